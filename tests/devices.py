@@ -16,7 +16,12 @@ from tidelock.model.devices import (
     decode_slice,
     decode_taint_rule,
 )
-from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
+from tidelock.model.resource_claims import (
+    ResourceClaim,
+    ResourceClaimTemplate,
+    decode_resource_claim,
+    decode_resource_claim_template,
+)
 
 DRIVER = "gpu.example.com"
 
@@ -142,6 +147,28 @@ def resource_claim(name: str = "gpu", *requests: Json, **fields: Any) -> Resourc
     return decode_resource_claim(encode(claim_json(name, *requests, **fields)))
 
 
+def claim_template(name: str = "gpus", *requests: Json) -> ResourceClaimTemplate:
+    """Build a template of claims for one device, or for the devices of these requests."""
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "resourceVersion": "1"}
+    spec = claim_json("gpu", *requests)["spec"]
+    return decode_resource_claim_template(encode({"metadata": metadata, "spec": {"spec": spec}}))
+
+
+def pod_template(*templates: str, cpu: str = "1", named: Sequence[str] = ()) -> Json:
+    """Build the template of a pod with claims from templates of these names, and with existing claims."""
+    claims: list[Json] = [{"name": each, "resourceClaimTemplateName": each} for each in templates]
+    claims += [{"name": each, "resourceClaimName": each} for each in named]
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    return {"spec": {"containers": [container], "resourceClaims": claims}}
+
+
+def claiming_from(*templates: str, pod: str = "web-0") -> Json:
+    """Build the spec and status of a pod whose claims were made from templates: `web-0-gpus` from `gpus`."""
+    statuses = [{"name": each, "resourceClaimName": f"{pod}-{each}"} for each in templates]
+    claims = [{"name": each, "resourceClaimTemplateName": each} for each in templates]
+    return {"resourceClaims": claims, "status": {"resourceClaimStatuses": statuses}}
+
+
 def allocated(
     *devices: str, pool: str = "a", node_name: str = "", users: Iterable[str] = (), **result: Any
 ) -> Json:
@@ -162,11 +189,15 @@ def claiming(*claims: str) -> Json:
     return {"resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims]}
 
 
-def put(objects: Objects, *things: ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule) -> None:
+Thing = ResourceClaim | ResourceClaimTemplate | ResourceSlice | DeviceClass | DeviceTaintRule
+
+
+def put(objects: Objects, *things: Thing) -> None:
     """Add these objects to the listers, or replace their earlier versions."""
     for each in things:
         lister: Any = {
             ResourceClaim: objects.resource_claims,
+            ResourceClaimTemplate: objects.resource_claim_templates,
             ResourceSlice: objects.resource_slices,
             DeviceClass: objects.device_classes,
             DeviceTaintRule: objects.device_taint_rules,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from demo.world import StepError, World, condition, expiry, message
 
@@ -113,16 +114,47 @@ async def two_managers_race(world: World, workers: list[str]) -> None:
     names = ["manager-a", "manager-b"]
     last = world.cores(0.5)  # the first worker has less than twice this amount free
     await asyncio.gather(*(world.reserve(n, last, owner=n, nodeName=workers[0]) for n in names))
-
-    async def decided() -> list[bool]:
-        seen = [await world.reservation(name) or {} for name in names]
-        if not all(message(each, "Active") for each in seen):
-            return []
-        return [condition(each, "Active") for each in seen]
-
-    outcome = await world.until("both managers have an answer", decided)
+    seen = await answers(world, names)
     await world.show()
-    check("exactly one of two managers gets the last capacity", sorted(outcome) == [False, True])
+    outcome = sorted(condition(each, "Active") for each in seen)
+    check("exactly one of two managers gets the last capacity", outcome == [False, True])
+
+
+async def two_managers_race_for_a_device(world: World, workers: list[str]) -> None:
+    names, second = ["trainer-a", "trainer-b"], workers[1]
+    world.publish_gpu(second)
+    try:
+        small = world.cores(0.1)
+        await asyncio.gather(*(world.reserve(n, small, owner=n, gpu=True) for n in names))
+        seen = await answers(world, names)
+        loser, winner = sorted(seen, key=lambda each: condition(each, "Active"))
+        outcome = [condition(each, "Active") for each in (loser, winner)]
+        check("exactly one of two managers gets the last GPU", outcome == [False, True])
+        owner, (device,) = winner["metadata"]["name"], winner["status"]["devices"]
+        held = f"device {device['device']} of {device['pool']}"
+        check(f"{owner} holds {held}", winner["status"]["nodeName"] == device["pool"] == second)
+        print(f"      {message(loser, 'Active')}")
+        check("the other gets the reason", "cannot allocate all claims" in message(loser, "Active"))
+        await world.create_pod("stranger", small, gpu=True)
+        note = await world.refused("stranger")
+        check("a pod of another owner gets no GPU", "cannot allocate all claims" in note)
+        await world.create_pod(owner, small, gpu=True)
+        node, _ = await world.bound(owner)
+        check(f"pod {owner} lands on {second}", node == second)
+        check(f"its claim gets {held}", world.allocated(owner) == [device["device"]])
+        await world.show()
+    finally:
+        world.withdraw_gpu()
+
+
+async def answers(world: World, names: list[str]) -> list[dict[str, Any]]:
+    """Wait until each of these reservations is decided, and return them."""
+
+    async def decided() -> list[dict[str, Any]]:
+        seen = [await world.reservation(name) or {} for name in names]
+        return seen if all(message(each, "Active") for each in seen) else []
+
+    return await world.until("both managers have an answer", decided)
 
 
 CHAPTERS: tuple[tuple[str, Callable[[World, list[str]], Awaitable[None]]], ...] = (
@@ -144,5 +176,9 @@ CHAPTERS: tuple[tuple[str, Callable[[World, list[str]], Awaitable[None]]], ...] 
     (
         "Two managers reserve the last capacity at the same time: exactly one gets it, the other a reason",
         two_managers_race,
+    ),
+    (
+        "Two managers reserve the last GPU at the same time: exactly one holds it, and its pod gets it",
+        two_managers_race_for_a_device,
     ),
 )

@@ -20,6 +20,9 @@ _POLL_SECONDS = 0.005
 _PATIENCE_SECONDS = 60.0
 _MILLI = 1000
 _WORKER = 3900  # millicores of the workers that the story is written for
+GPU = "gpu.demo.tidelock.dev"
+"""Name of the device's driver, class, slice and template of claims."""
+_CLAIMING = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": GPU}]}
 
 
 class StepError(AssertionError):
@@ -43,26 +46,48 @@ class World:
         """Return an amount of cpu from the story's cores, of which a worker has 3.9."""
         return format_quantity(CPU, int(count * self._core))
 
-    async def create_pod(self, name: str, cpu: str) -> None:
-        """Create a pod of one container that requests this much cpu."""
+    def publish_gpu(self, node: str) -> None:
+        """Publish one device of a node, as its driver does, with a class and a template of claims for it."""
+        selector = {"cel": {"expression": f"device.driver == '{GPU}'"}}
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        request = {"name": "gpu", "exactly": {"deviceClassName": GPU}}
+        specs = {
+            "DeviceClass": {"selectors": [selector]},
+            "ResourceSlice": {"driver": GPU, "nodeName": node, "pool": pool, "devices": [{"name": "gpu-0"}]},
+            "ResourceClaimTemplate": {"spec": {"devices": {"requests": [request]}}},
+        }
+        items = [
+            {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": GPU}, "spec": spec}
+            for kind, spec in specs.items()
+        ]
+        objects = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        self.cluster.kubectl("apply", f"--namespace={NAMESPACE}", "--filename=-", input=objects)
+
+    def withdraw_gpu(self) -> None:
+        """Delete the device and its class, which do not go with the namespace."""
+        self.cluster.kubectl("delete", f"resourceslice/{GPU}", f"deviceclass/{GPU}", "--wait=false")
+
+    async def create_pod(self, name: str, cpu: str, *, gpu: bool = False) -> None:
+        """Create a pod of one container that requests this much cpu, and a device if it is to have one."""
         container = {
             "name": "main",
             "image": "busybox",
             "command": ["sleep", "1h"],
             "resources": {"requests": {"cpu": cpu}},
         }
-        await self._client.create(
-            PODS.collection(NAMESPACE),
-            {"metadata": {"name": name}, "spec": {"schedulerName": SCHEDULER, "containers": [container]}},
-        )
+        spec = {"schedulerName": SCHEDULER, "containers": [container]} | (_CLAIMING if gpu else {})
+        await self._client.create(PODS.collection(NAMESPACE), {"metadata": {"name": name}, "spec": spec})
 
-    async def reserve(self, name: str, cpu: str, owner: str, **spec: object) -> None:
-        """Create a Reservation of this much cpu for the pod named `owner`, which lives for 10 minutes."""
-        whole: dict[str, object] = {
-            "resources": {"cpu": cpu},
-            "owners": [{"pod": {"name": owner}}],
-            "ttlSeconds": 600,
-        }
+    async def reserve(self, name: str, cpu: str, owner: str, *, gpu: bool = False, **spec: object) -> None:
+        """Create a Reservation of this much cpu for the pod named `owner`, which lives for 10 minutes.
+
+        With `gpu` it also holds a device, for a claim of the pod.
+        """
+        amounts = {"cpu": cpu}
+        container = {"name": "main", "resources": {"requests": amounts}}
+        template = {"spec": {"containers": [container]} | _CLAIMING}
+        whole: dict[str, object] = {"template": template} if gpu else {"resources": amounts}
+        whole |= {"owners": [{"pod": {"name": owner}}], "ttlSeconds": 600}
         await self._client.create(
             RESERVATIONS.collection(NAMESPACE),
             {
@@ -83,6 +108,16 @@ class World:
             return _parsed(await self._client.get(RESERVATIONS.item(name, NAMESPACE)))
         except NotFound:
             return None
+
+    def allocated(self, pod: str) -> list[str]:
+        """Return the devices that claims of a pod have got."""
+        listed = self.cluster.kubectl("get", "resourceclaims", f"--namespace={NAMESPACE}", "--output=json")
+        return [
+            result["device"]
+            for claim in json.loads(listed)["items"]
+            if any(user["name"] == pod for user in claim.get("status", {}).get("reservedFor", []))
+            for result in claim["status"]["allocation"]["devices"]["results"]
+        ]
 
     async def delete_pod(self, name: str) -> None:
         """Delete a pod, and wait until it is gone."""

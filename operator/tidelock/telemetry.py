@@ -205,7 +205,7 @@ class Telemetry(MetricsRecorder):
         )
         self.violations = Counter(
             "tidelock_reservation_violations_total",
-            "Pods that took reserved capacity, by the reaction of the Reservation: Keep or Move.",
+            "Pods and claims that took reserved capacity, by the reaction of the Reservation: Keep or Move.",
             ("policy",),
             registry=self.registry,
         )
@@ -227,7 +227,7 @@ class Telemetry(MetricsRecorder):
     def _add_binder_metrics(self) -> None:
         self.reviews = Counter(
             "tidelock_admission_reviews_total",
-            "Reviewed bindings by other binders, by verdict.",
+            "Reviewed bindings, and allocations of devices, by other programs, by verdict.",
             ("verdict",),
             registry=self.registry,
         )

@@ -16,13 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidelock.binders.claim_check import ClaimCheck
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Mask
 from tidelock.framework.cyclestate import CycleState
-from tidelock.framework.events import ASSIGNED_POD_DELETE
+from tidelock.framework.events import ASSIGNED_POD_DELETE, RESOURCE_CLAIM_DELETE
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
+from tidelock.model.devices import DeviceId
+from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.resource_claims import ResourceClaim
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.core.decider import Decider
@@ -66,7 +70,12 @@ class CheckResult:
 
 
 class AdmissionCheck:
-    """Keeps reserved capacity, and capacity that Tidelock has given to pods, from other binders."""
+    """Keeps reserved capacity, and capacity that Tidelock has given to pods, from other binders.
+
+    Attributes:
+        claims: the same for devices.
+
+    """
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
@@ -78,6 +87,7 @@ class AdmissionCheck:
             for plugin in decider.profile.filter
             if isinstance(plugin, (NodeResourcesFit, ReservationPlugin))
         )
+        self.claims = ClaimCheck(decider.objects.resource_claims, self._reserved_devices, UNSEEN_SECONDS)
         self._steady = SteadyClock()
         self._admitted: dict[str, _Admitted] = {}
         self._choosing: dict[str, _Choosing] = {}
@@ -126,7 +136,7 @@ class AdmissionCheck:
             self._ledger.placement.settle_unseen(admitted.node_name, now)
 
     def lapse(self, now: float) -> bool:
-        """Forget admitted bindings that never appeared, and return whether there were any."""
+        """Forget admitted bindings and allocations that never appeared. Return whether there were any."""
         at = self._steady.at(now)
         for uid in [uid for uid, each in self._choosing.items() if each.until <= at]:
             del self._choosing[uid]
@@ -137,7 +147,11 @@ class AdmissionCheck:
             self._decider.queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, each.node_name), None, now)
             if not pod.node_name:
                 self._decider.queue.upsert(pod, now)
-        return bool(lapsed)
+        unseen = self.claims.lapse(now)
+        for claim in unseen:
+            self._decider.queue.notify(RESOURCE_CLAIM_DELETE, claim, None, now)
+            self._cache.columns.freed += 1
+        return bool(lapsed or unseen)
 
     # Queries of other schedulers.
 
@@ -187,6 +201,9 @@ class AdmissionCheck:
         return [name for name, index in index_of.items() if all(mask[index] for _, mask in verdicts)]
 
     # Internals.
+
+    def _reserved_devices(self, claim: ResourceClaim) -> list[tuple[DeviceId, Key]]:
+        return [(device, entry.key) for device, entry in self._decider.taken_devices.by(claim)]
 
     def _judge(self, pod: Pod, snapshot: Snapshot) -> tuple[CycleState, list[tuple[Filter, Mask]]]:
         state = CycleState()

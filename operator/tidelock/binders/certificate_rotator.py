@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 CONFIGURATION = "tidelock"
 """Name of the ValidatingWebhookConfiguration, and of the MutatingWebhookConfiguration."""
-WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev")
-"""Names of the webhooks of bindings."""
+WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev", "allocations.tidelock.dev")
+"""Names of the webhooks of bindings, and of allocations of devices."""
 ANSWER_KEY, FORMER_ANSWER_KEY = "answers.key", "former-answers.key"
 """Fields of the Secret with the keys that sign answers."""
 
@@ -105,9 +105,6 @@ class _ClientConfig(msgspec.Struct, frozen=True, rename={"ca_bundle": "caBundle"
         if (self.ca_bundle, self.path) == (wanted, path):
             return {}
         return ({} if bundle is None else {"caBundle": bundle}) | self._with_path(path)
-
-
-_NONE = _ClientConfig()
 
 
 class _Webhook(msgspec.Struct, frozen=True, rename={"client_config": "clientConfig"}):
@@ -209,9 +206,12 @@ class CertificateRotator:
     async def _write_configuration(
         self, introduced: WebhookConfiguration, stored: _Webhooks, bundle: str | None, path: str
     ) -> None:
-        """Write the authority and the path of the webhooks, if any differs."""
+        """Write the authority and the path of the webhooks, if any differs.
+
+        A configuration of an earlier version may lack some. The API server would refuse a part of a webhook.
+        """
         known = {webhook.name: webhook.client_config for webhook in stored.webhooks}
-        changes = {name: known.get(name, _NONE).changes(bundle, path) for name in introduced.webhooks}
+        changes = {name: known[name].changes(bundle, path) for name in introduced.webhooks if name in known}
         webhooks = [{"name": name, "clientConfig": config} for name, config in changes.items() if config]
         if not webhooks:
             return

@@ -1,6 +1,7 @@
-"""AdmissionReviews of admission.k8s.io/v1 for bindings: their questions and answers.
+"""AdmissionReviews of admission.k8s.io/v1 for bindings and allocations: their questions and answers.
 
-They cover bindings (`pods/binding` and the older `bindings`) and pods that are created with a nodeName.
+They cover bindings (`pods/binding` and the older `bindings`), pods that are created with a nodeName, and the
+devices of claims (`resourceclaims/status`).
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import msgspec
 from tidelock.model.meta import Key
 from tidelock.model.nesting import depth_bounded
 from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
 
 REVIEW_API_VERSION = "admission.k8s.io/v1"
 REVIEW_KIND = "AdmissionReview"
@@ -39,6 +41,27 @@ class BindingReview:
     pod: Pod | None = None
     pod_uid: str = ""
     dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationReview:
+    """Question whether a claim may get the devices in its new status.
+
+    Attributes:
+        uid: identity of the question.
+        claim: the claim as it would be stored.
+        dry_run: whether it will not be stored.
+
+    """
+
+    uid: str
+    claim: ResourceClaim
+    dry_run: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name of the claim."""
+        return self.claim.key
 
 
 class ReviewedResource(msgspec.Struct, frozen=True):
@@ -80,7 +103,7 @@ _decode_review = depth_bounded(msgspec.json.Decoder(_Review).decode)
 _decode_binding = depth_bounded(msgspec.json.Decoder(_Binding).decode)
 
 
-def read_review(body: bytes) -> BindingReview:
+def read_review(body: bytes) -> BindingReview | AllocationReview:
     """Return the question of an AdmissionReview, or raise BadReviewError."""
     try:
         request = _decode_review(body).request
@@ -89,13 +112,15 @@ def read_review(body: bytes) -> BindingReview:
             return _about_pod(request)
         if asked in {("", "pods", "binding"), ("", "bindings", "")}:
             return _about_binding(request)
+        if asked == ("resource.k8s.io", "resourceclaims", "status"):
+            return _about_allocation(request)
     except ValueError as error:
         raise BadReviewError(str(error)) from error
     raise BadReviewError(f"{'/'.join(part for part in asked if part)} is not reviewed")
 
 
-def answer(question: BindingReview, refusal: str) -> bytes:
-    """Return the review's answer. Without a refusal the binding passes."""
+def answer(question: BindingReview | AllocationReview, refusal: str) -> bytes:
+    """Return the review's answer. Without a refusal the write passes."""
     response: dict[str, object] = {"uid": question.uid, "allowed": not refusal}
     if refusal:
         response["status"] = {"code": 403, "reason": "Forbidden", "message": refusal}
@@ -113,6 +138,13 @@ def _about_pod(request: _Request) -> BindingReview:
         raise BadReviewError(pod.meta.unreadable)
     key = Key(request.namespace, pod.meta.name)
     return BindingReview(request.uid, key, pod.node_name, pod, pod.uid, bool(request.dry_run))
+
+
+def _about_allocation(request: _Request) -> AllocationReview:
+    claim = decode_resource_claim(request.object)
+    if claim.meta.unreadable:
+        raise BadReviewError(claim.meta.unreadable)
+    return AllocationReview(request.uid, claim, bool(request.dry_run))
 
 
 def _about_binding(request: _Request) -> BindingReview:

@@ -20,7 +20,13 @@ from tidelock.binders.answering import CreationDesk
 from tidelock.binders.certificate_rotator import CertificateRotator
 from tidelock.binders.endpoint import Endpoint
 from tidelock.binders.extending import VERBS, BadRequestError, Verb
-from tidelock.binders.reviews import BadReviewError, BindingReview, answer, read_review
+from tidelock.binders.reviews import (
+    AllocationReview,
+    BadReviewError,
+    BindingReview,
+    answer,
+    read_review,
+)
 from tidelock.binders.tokens import ADMISSION_PATH, CREATIONS_PATH
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
@@ -222,26 +228,35 @@ class BinderServer:
             question = read_review(body)
         except BadReviewError as error:
             return web.Response(status=400, text=str(error))
+        if isinstance(question, AllocationReview):
+            refusal = self._guard.claims.admit(question.claim, self._clock.now(), dry_run=question.dry_run)
+        else:
+            refusal = await self._judge(question)
+        self._telemetry.reviews.labels("refused" if refusal else "admitted").inc()
+        self._telemetry.review_duration.observe(self._clock.monotonic() - started)
+        if refusal:
+            logger.info("write refused", extra={"object": str(question.key), "reason": refusal})
+        return web.Response(body=answer(question, refusal), content_type="application/json")
+
+    async def _judge(self, question: BindingReview) -> str:
+        """Return why a pod can't be bound, or an empty text. Raises HTTPException if that is unknown."""
         if question.pod is not None and self._guard.knows(question.pod.uid):
-            return web.Response(status=400, text=f"pod {question.key} is there already: it can't be made")
+            raise web.HTTPBadRequest(text=f"pod {question.key} is there already: it can't be made")
         try:
             async with asyncio.timeout(_LOOK_UP):
                 pod = question.pod or await self._find(question)
         except (ApiError, TimeoutError) as error:
             problem = str(error) or f"no answer within {_LOOK_UP:g} s"
-            return web.Response(status=503, text=f"cannot read pod {question.key}: {problem}")
+            text = f"cannot read pod {question.key}: {problem}"
+            raise web.HTTPServiceUnavailable(text=text) from error
         # The API server itself does not bind a pod that is unknown, or has been replaced.
-        refusal = ""
-        if pod is not None:
-            now = self._clock.now()
-            refusal = self._guard.admit(pod, question.node_name, now, dry_run=question.dry_run)
-            if not refusal:
-                self._wake()
-        self._telemetry.reviews.labels("refused" if refusal else "admitted").inc()
-        self._telemetry.review_duration.observe(self._clock.monotonic() - started)
-        if refusal:
-            logger.info("binding refused", extra={"pod": str(question.key), "reason": refusal})
-        return web.Response(body=answer(question, refusal), content_type="application/json")
+        if pod is None:
+            return ""
+        now = self._clock.now()
+        refusal = self._guard.admit(pod, question.node_name, now, dry_run=question.dry_run)
+        if not refusal:
+            self._wake()
+        return refusal
 
     def _answering(self, desk: CreationDesk) -> _Handler:
         async def handle(request: web.Request) -> web.Response:

@@ -28,9 +28,22 @@ class AssumeCache(Generic[T, V]):
     The API server takes precedence: an assumption ends with its object, or when the object has such a value.
     """
 
-    def __init__(self, lister: Lister[T], shows: Callable[[T], object]) -> None:
-        """Watch a lister. `shows` returns whether an object has a value of its own."""
+    def __init__(
+        self,
+        lister: Lister[T],
+        shows: Callable[[T], object],
+        count: Callable[[V, int], None] = lambda _value, _sign: None,
+    ) -> None:
+        """Watch a lister.
+
+        Args:
+            lister: the objects.
+            shows: returns whether an object has a value of its own.
+            count: called with each value when it is assumed (1) and when it no longer is (-1).
+
+        """
         self._shows = shows
+        self._count = count
         self._promises: dict[Key, _Promise[V]] = {}
         lister.on_change(self._seen)
 
@@ -46,7 +59,10 @@ class AssumeCache(Generic[T, V]):
 
     def make(self, key: Key, value: V, pod_uid: str) -> None:
         """Assume a value for a pod. Several pods may have the same one."""
-        self._promises.setdefault(key, _Promise(value)).pods.add(pod_uid)
+        if key not in self._promises:
+            self._promises[key] = _Promise(value)
+            self._count(value, 1)
+        self._promises[key].pods.add(pod_uid)
 
     def wrote(self, key: Key, version: int) -> None:
         """Note that the value has been written: it can't be taken back any more, and will be seen."""
@@ -60,7 +76,7 @@ class AssumeCache(Generic[T, V]):
             return
         promise.pods.discard(pod_uid)
         if not promise.pods and not promise.written:
-            del self._promises[key]
+            self._end(key)
 
     def _seen(self, old: T | None, new: T | None) -> None:
         last = new or old
@@ -70,4 +86,7 @@ class AssumeCache(Generic[T, V]):
         written = 0 < promise.written <= last.meta.version
         replaced = new is None or (old is not None and old.meta.uid != new.meta.uid)
         if replaced or written or self._shows(last):
-            del self._promises[last.meta.key]
+            self._end(last.meta.key)
+
+    def _end(self, key: Key) -> None:
+        self._count(self._promises.pop(key).value, -1)

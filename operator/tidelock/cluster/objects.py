@@ -9,6 +9,7 @@ from tidelock.cluster.pod_groups import PodGroups
 from tidelock.model.devices import DeviceClass, DeviceTaintRule
 from tidelock.model.namespaces import Namespace
 from tidelock.model.quotas import ReservationQuota, ResourceQuota
+from tidelock.model.resource_claims import ResourceClaimTemplate
 from tidelock.model.storage import (
     CsiDriver,
     CsiNode,
@@ -40,6 +41,7 @@ class Objects:
     csi_storage_capacities: Lister[CsiStorageCapacity] = field(default_factory=Lister)
     volume_attachments: Lister[VolumeAttachment] = field(default_factory=Lister)
     resource_claims: ResourceClaims = field(default_factory=ResourceClaims)
+    resource_claim_templates: Lister[ResourceClaimTemplate] = field(default_factory=Lister)
     resource_slices: ResourceSlices = field(default_factory=ResourceSlices)
     device_classes: Lister[DeviceClass] = field(default_factory=Lister)
     device_taint_rules: Lister[DeviceTaintRule] = field(default_factory=Lister)

@@ -22,15 +22,17 @@ class AllocatedState:
         self._shares: Counter[DeviceId] = Counter()
         self._consumed: defaultdict[DeviceId, Counter[str]] = defaultdict(Counter)
         for allocation in allocations:
-            self.add(allocation)
+            self.count(allocation, 1)
 
-    def add(self, allocation: AllocationResult) -> None:
-        """Count an allocation."""
-        self._count(allocation, 1)
+    def count(self, allocation: AllocationResult, sign: int) -> None:
+        """Count an allocation (1), or stop to count it (-1)."""
+        for result in allocation.devices.results:
+            if not result.admin_access:
+                self._count_device(result, sign)
 
-    def remove(self, allocation: AllocationResult) -> None:
-        """Stop to count an allocation."""
-        self._count(allocation, -1)
+    def users(self, device: DeviceId) -> tuple[int, int]:
+        """Return how many claims use a device alone, and how many share it."""
+        return self._dedicated[device], self._shares[device]
 
     def dedicated(self, device: DeviceId) -> bool:
         """Return whether a device is in use by one claim alone."""
@@ -43,11 +45,6 @@ class AllocatedState:
     def consumed(self, device: DeviceId, capacity: str) -> int:
         """Return the consumed amount of a capacity in billionths."""
         return self._consumed[device][capacity] if device in self._consumed else 0
-
-    def _count(self, allocation: AllocationResult, sign: int) -> None:
-        for result in allocation.devices.results:
-            if not result.admin_access:
-                self._count_device(result, sign)
 
     def _count_device(self, result: AllocatedDevice, sign: int) -> None:
         device = result.id
@@ -63,21 +60,35 @@ class AllocatedState:
                 del self._consumed[device]
 
 
-class AllocatedTogether:
-    """Two states as one: allocations that the API server shows, and those in flight."""
+class AllocatedToOthers:
+    """The devices in use, without those that reservations hold for one owner.
 
-    def __init__(self, stored: AllocatedState, in_flight: AllocatedState) -> None:
-        self._stored = stored
-        self._in_flight = in_flight
+    Args:
+        allocated: all devices in use.
+        own: the allocation that does not count.
+
+    """
+
+    def __init__(self, allocated: "DevicesInUse", own: AllocationResult) -> None:
+        self._allocated = allocated
+        self._own = AllocatedState((own,))
+
+    def users(self, device: DeviceId) -> tuple[int, int]:
+        """Return how many claims use a device alone, and how many share it."""
+        every, own = self._allocated.users(device), self._own.users(device)
+        return every[0] - own[0], every[1] - own[1]
 
     def dedicated(self, device: DeviceId) -> bool:
         """Return whether a device is in use by one claim alone."""
-        return self._stored.dedicated(device) or self._in_flight.dedicated(device)
+        return self.users(device)[0] > 0
 
     def shared(self, device: DeviceId) -> bool:
         """Return whether claims share a device."""
-        return self._stored.shared(device) or self._in_flight.shared(device)
+        return self.users(device)[1] > 0
 
     def consumed(self, device: DeviceId, capacity: str) -> int:
         """Return the consumed amount of a capacity in billionths."""
-        return self._stored.consumed(device, capacity) + self._in_flight.consumed(device, capacity)
+        return self._allocated.consumed(device, capacity) - self._own.consumed(device, capacity)
+
+
+DevicesInUse = AllocatedState | AllocatedToOthers

@@ -9,12 +9,13 @@ ends after a number of steps, each of which looks at one place or at one device 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
+from types import MappingProxyType
 
-from tidelock.devices.allocated import AllocatedState, AllocatedTogether
+from tidelock.devices.allocated import DevicesInUse
 from tidelock.devices.consumable_capacity import Consumed, fits
 from tidelock.devices.errors import AllocationError, SearchLimitError
 from tidelock.devices.pools import Candidate, CounterSets, NodeDevices
@@ -47,6 +48,7 @@ class Solution:
 class _Outcome(Enum):
     FAILED = auto()
     TOO_MANY = auto()  # every continuation would give the claim more devices than it can have
+    EXHAUSTED = auto()  # the request needs more devices than there are, so other choices for it fail, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +76,22 @@ class DeviceAllocator:
         allocated: the devices in use.
         selection: the expressions.
         rules: additional taints.
+        only: the devices among which a claim gets those of requests for a number, by its place among the
+            claims. Other claims can get any.
 
     """
 
     def __init__(
         self,
-        allocated: AllocatedState | AllocatedTogether,
+        allocated: DevicesInUse,
         selection: DeviceSelection,
         rules: Sequence[DeviceTaintRule] = (),
+        only: Mapping[int, Collection[DeviceId]] = MappingProxyType({}),
     ) -> None:
         self.allocated = allocated
         self.selection = selection
         self.rules = rules
+        self.only = only
 
     def allocate(
         self, claims: Sequence[PreparedClaim], devices: NodeDevices, most_steps: int = MOST_STEPS
@@ -97,9 +103,57 @@ class DeviceAllocator:
             SearchLimitError: the search took too many steps.
 
         """
+        if not self.only and (first := self._first_devices(claims, devices)) is not None:
+            return first, sum(map(len, first.devices))
         search = _Search(self, claims, devices, most_steps)
         solution = search.run()
         return solution, most_steps - search.steps_left
+
+    def _first_devices(self, claims: Sequence[PreparedClaim], devices: NodeDevices) -> Solution | None:
+        """Return the first devices for the first alternatives, if nothing but free devices is needed.
+
+        That is where the search would arrive without ever going back, for most claims in a fraction of the
+        time. Otherwise the result is None, and the search begins anew.
+        """
+        chosen: list[tuple[ChosenDevice, ...]] = []
+        taken: set[DeviceId] = set()
+        for claim in claims:
+            count = len(taken)
+            found: list[ChosenDevice] = []
+            if claim.claim.spec.devices.constraints:
+                return None
+            for request in claim.requests:
+                wanted = request.alternatives[0]
+                if not wanted.plain or wanted.wanted.count > MOST_RESULTS - len(found):
+                    return None
+                found += self._first_free(wanted, devices, taken)
+                count += wanted.wanted.count
+                if len(taken) < count:
+                    return None
+            chosen.append(tuple(found))
+        return Solution(tuple(chosen), tuple((0,) * len(claim.requests) for claim in claims))
+
+    def _first_free(
+        self, wanted: Alternative, devices: NodeDevices, taken: set[DeviceId]
+    ) -> Iterator[ChosenDevice]:
+        """Yield devices for an alternative, up to the first one that is not plain, and note them as taken."""
+        left = wanted.wanted.count
+        for candidate in devices.candidates if left > 0 else ():
+            name = candidate.id
+            if (
+                self.allocated.dedicated(name)
+                or name in taken
+                or not wanted.selects(self.selection, candidate)
+            ):
+                continue
+            if not candidate.plain:
+                return
+            if wanted.tolerates(candidate, self.rules):
+                taken.add(name)
+                yield ChosenDevice(candidate, wanted, None)
+                left -= 1
+                if not left:
+                    return
 
 
 class _Search:
@@ -115,6 +169,7 @@ class _Search:
         self._claims = claims
         self._devices = devices
         self._unused = [each for each in devices.candidates if not self._allocated.dedicated(each.id)]
+        self._counted = any(each.device.consumes_counters for each in devices.candidates)
         self._all = self._all_devices()
         self._constraints = [claim.constraints() for claim in claims]
         self._chosen: list[list[ChosenDevice]] = [[] for _ in claims]
@@ -216,9 +271,13 @@ class _Search:
 
     def _visit_exact(self, place: _Place, wanted: Alternative) -> _Visit:
         candidates = self._devices.candidates if wanted.wanted.admin_access else self._unused
+        only = None if wanted.wanted.admin_access else self._allocator.only.get(place.claim)
+        exhausted = not self._counted and not self._constraints[place.claim]
         for index in range(place.start, len(candidates)):
-            self._step()
             candidate = candidates[index]
+            if only is not None and candidate.id not in only:
+                continue
+            self._step()
             if not self._free(place.claim, wanted, candidate):
                 continue
             if not wanted.selects(self._allocator.selection, candidate):
@@ -229,7 +288,10 @@ class _Search:
             self._give_back(place.claim)
             if outcome is _Outcome.TOO_MANY:
                 return outcome
-        return _Outcome.FAILED
+            exhausted &= outcome is _Outcome.EXHAUSTED
+            if exhausted:
+                break
+        return _Outcome.EXHAUSTED if exhausted and place.number else _Outcome.FAILED
 
     # One device.
 

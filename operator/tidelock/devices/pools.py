@@ -6,19 +6,21 @@ invalid if they contradict each other. No device of such a pool is allocated.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TypeVar
 
+from tidelock.devices.change_log import ChangeLog
 from tidelock.model.devices import (
     CounterSet,
     Device,
+    DeviceCapacity,
     DeviceId,
     PoolId,
     ResourceSlice,
 )
 from tidelock.model.nodes import Node
+from tidelock.model.quantities import parse_nanos
 from tidelock.model.selectors import NodeSelector
 
 _K = TypeVar("_K", str, PoolId)
@@ -34,6 +36,8 @@ class Candidate:
     index: int
     """Its place among the devices of the slice."""
     pool: "NodePool"
+    plain: bool
+    """Whether no other device or request of a claim matters for it: nothing of it is shared or consumed."""
 
     @property
     def node_name(self) -> str:
@@ -86,21 +90,24 @@ class NodeDevices:
     candidates: tuple[Candidate, ...] = ()
 
 
-_Stamp = tuple["ResourcePools", int, int]
+_Stamp = tuple["ResourcePools", int]
 
 _KEPT = "devices"
 
 
 class ResourcePools:
-    """All slices. The result for a node is kept with the node until a slice that concerns it changes."""
+    """All slices. The result for a node is kept with the node until a slice that concerns it changes.
+
+    Attributes:
+        changes: the nodes whose slices have changed, by name.
+
+    """
 
     def __init__(self) -> None:
         self._slices: defaultdict[PoolId, dict[str, ResourceSlice]] = defaultdict(dict)
         self._local: dict[str, dict[str, ResourceSlice]] = {}  # by node
         self._shared: dict[str, ResourceSlice] = {}
-        self._changes = 0  # of slices that concern several nodes
-        self._local_changes: dict[str, int] = {}  # by node: the number of its last change
-        self._numbers = count(1)
+        self.changes: ChangeLog[str] = ChangeLog()
         self._common: dict[tuple[str, ...], NodeDevices] = {}  # by the names of shared slices
 
     def put(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
@@ -110,8 +117,6 @@ class ResourcePools:
             _take_out(self._slices, old.pool, old)
             if old.spec.node_name:
                 _take_out(self._local, old.spec.node_name, old)
-                if old.spec.node_name not in self._local:
-                    self._local_changes.pop(old.spec.node_name, None)
             else:
                 self._shared.pop(old.meta.name, None)
         if new is not None:
@@ -125,20 +130,26 @@ class ResourcePools:
         local = self._local.get(node.name)
         if local is None and not self._shared:
             return _NOTHING
-        stamp: _Stamp = (self, self._changes, self._local_changes.get(node.name, 0))
+        stamp: _Stamp = (self, self.changes.changed_at(node.name))
         kept: tuple[_Stamp, NodeDevices] | None = node.__dict__.get(_KEPT)
         if kept is None or kept[0] != stamp:
             kept = node.__dict__[_KEPT] = (stamp, self._gather(node, local or {}))
         return kept[1]
 
+    def nodes_of(self, pool: PoolId) -> Collection[str] | None:
+        """Return the names of the nodes with access to a pool, or None if it is shared by selected nodes."""
+        names = {each.spec.node_name for each in self._slices.get(pool, {}).values()}
+        return None if "" in names else names
+
     def _touch(self, changed: ResourceSlice) -> None:
-        """Note which results a change of a slice concerns: those of all nodes, or that of its node."""
-        home = changed.spec.node_name
-        if home and all(each.spec.node_name == home for each in self._slices[changed.pool].values()):
-            self._local_changes[home] = next(self._numbers)
-        else:
-            self._changes += 1
+        """Note which results a change of a slice concerns: those of its pool's nodes, or of all."""
+        nodes = self.nodes_of(changed.pool)
+        if nodes is None:
+            self.changes.note_all()
             self._common.clear()
+        else:
+            for name in nodes:
+                self.changes.note(name)
 
     def _gather(self, node: Node, local: Mapping[str, ResourceSlice]) -> NodeDevices:
         """Return the devices of a node. Nodes without slices of their own that see the same ones share it."""
@@ -202,7 +213,7 @@ class ResourcePools:
             },
         )
         return pool, [
-            Candidate(each.id_of(device), device, each, index, pool)
+            Candidate(each.id_of(device), device, each, index, pool, _plain(device))
             for each in near
             for index, device in enumerate(each.spec.devices)
             if not each.spec.per_device_node_selection or _device_reaches(device, node)
@@ -228,6 +239,18 @@ def _admits(node: Node, name: str, *, all_nodes: bool, selector: NodeSelector | 
     if name:
         return node.name == name
     return all_nodes or (selector is not None and selector.matches(node.name, node.meta.labels))
+
+
+def _plain(device: Device) -> bool:
+    return not (
+        device.allow_multiple_allocations
+        or device.consumes_counters
+        or (device.capacity and any(map(_special, device.capacity.values())))
+    )
+
+
+def _special(capacity: DeviceCapacity) -> bool:
+    return capacity.request_policy is not None or parse_nanos(capacity.value) < 0
 
 
 def _contradiction(

@@ -50,11 +50,17 @@ class Alternative:
         """The claim and the request, for messages."""
         return f"claim {self.claim}, request {self.wanted.name or self.name}"
 
+    @property
+    def plain(self) -> bool:
+        """Whether it wants a number of whole devices for itself."""
+        wanted = self.wanted
+        return wanted.allocation_mode == EXACT_COUNT and not wanted.admin_access and wanted.capacity is None
+
     def selects(self, selection: DeviceSelection, candidate: Candidate) -> bool:
         """Return whether class and request select a device. Raises AllocationError for a bad expression."""
         return selection.selects(
-            self._class_expressions, candidate, f"class {self.of_class.meta.name}"
-        ) and selection.selects(self._expressions, candidate, f"claim {self.claim}")
+            self._class_expressions, candidate, "class", self.of_class.meta.name
+        ) and selection.selects(self._expressions, candidate, "claim", self.claim)
 
     def consumed_of(self, candidate: Candidate) -> Consumed | None:
         """Return the amounts of a device that it consumes, or None if the device does not suit it."""

@@ -20,6 +20,7 @@ _MOST_COMPILED = 256
 _MOST_RESULTS = 16
 
 _RESULTS = "selected"
+_NOTHING_KEPT: dict[str, "_Results"] = {}
 
 _Results = list[bool | SelectorError | None]
 """For each device of a slice whether it is selected, why that can't be said, or None before it is asked."""
@@ -48,29 +49,44 @@ class DeviceSelection:
         """Begin with another pod. What the last one has left to find out is found out at its next attempt."""
         self._cost_left = MOST_COST
 
-    def selects(self, expressions: Iterable[str], candidate: Candidate, about: str) -> bool:
+    def selects(self, expressions: Iterable[str], candidate: Candidate, kind: str, name: str) -> bool:
         """Return whether all expressions select a device. They are asked in order until one does not.
 
+        Args:
+            expressions: the expressions of a class or claim.
+            candidate: the device.
+            kind: "class" or "claim", for messages.
+            name: its name.
+
         Raises:
-            AllocationError: an expression is invalid, or fails for the device. It names `about`, the class or
-                claim of the expressions.
+            AllocationError: an expression is invalid, or fails for the device.
             SearchLimitError: the evaluations for a pod cost too much.
 
         """
+        kept: dict[str, _Results] = candidate.slice.__dict__.get(_RESULTS, _NOTHING_KEPT)
         for number, expression in enumerate(expressions):
-            selector = self._compile(expression)
-            if isinstance(selector, SelectorError):
-                raise AllocationError(f"{about}: selector #{number}: CEL compile error: {selector}")
-            results = _results_of(candidate.slice, expression)
-            selected = results[candidate.index]
-            if selected is None:
-                selected = results[candidate.index] = self._ask(selector, candidate)
-            if isinstance(selected, SelectorError):
-                where = f"{about}: selector #{number} on device {candidate.id}"
-                raise AllocationError(f"{where}: CEL runtime error: {selected}")
-            if not selected:
+            results = kept.get(expression)
+            selected = None if results is None else results[candidate.index]
+            if selected is True:
+                continue
+            if selected is False:
+                return False
+            where = f"{kind} {name}: selector #{number}"
+            if not self._find_out(expression, candidate, where):
                 return False
         return True
+
+    def _find_out(self, expression: str, candidate: Candidate, where: str) -> bool:
+        selector = self._compile(expression)
+        if isinstance(selector, SelectorError):
+            raise AllocationError(f"{where}: CEL compile error: {selector}")
+        results = _results_of(candidate.slice, expression)
+        selected = results[candidate.index]
+        if selected is None:
+            selected = results[candidate.index] = self._ask(selector, candidate)
+        if isinstance(selected, SelectorError):
+            raise AllocationError(f"{where} on device {candidate.id}: CEL runtime error: {selected}")
+        return selected
 
     def _compile(self, expression: str) -> CompiledSelector | SelectorError:
         compiled = self._compiled.get(expression)

@@ -36,6 +36,8 @@ class Resource(StrEnum):
     CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
     POD_GROUP = "scheduling.k8s.io/PodGroup"
     RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_CLAIM_TEMPLATE = "resource.k8s.io/ResourceClaimTemplate"
+    """For reservations alone: a pod waits for its claim."""
     DEVICE_CLASS = "resource.k8s.io/DeviceClass"
     RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
     DEVICE_TAINT_RULE = "resource.k8s.io/DeviceTaintRule"
@@ -138,6 +140,7 @@ UNSCHEDULED_POD_ADD = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 UNSCHEDULED_POD_DELETE = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(Resource.NODE, Action.DELETE)
+RESOURCE_CLAIM_DELETE = ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE)
 RESERVATION_ACTIVE = ClusterEvent(Resource.RESERVATION, Action.ACTIVE)
 RESERVATION_LENT = ClusterEvent(Resource.RESERVATION, Action.LENT)
 RESERVATION_FREED = ClusterEvent(Resource.RESERVATION, Action.FREED)

@@ -68,6 +68,9 @@ class Reservations(Protocol):
     def misfit(self, pod: Pod, entries: Sequence[ReservationInfo], node_name: str) -> float | None:
         """Return by how much own reservations on a node miss the requests, or None if they name the pod."""
 
+    def taken(self, pod: Pod, node_name: str) -> list[ReservationInfo]:
+        """Return the own reservations that end when a pod is bound to a node, by name."""
+
     def claim(self, pod: Pod, node_name: str, now: float) -> tuple[list[str], bool]:
         """Claim a pod's own reservations on a node.
 

@@ -29,6 +29,7 @@ from msgspec.structs import replace as replace_meta
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index.affinity_terms import AffinityTerms
 from tidelock.cluster.index.ports import Ports
+from tidelock.cluster.index.reserved_devices import ReservedDevices
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.placed import Placed
@@ -83,6 +84,7 @@ class Ledger:
         columns: where held amounts are counted.
         nominator: keeps capacity for reservations that wait.
         reserve_pods: the reserve pods, which count as neighbours of pods.
+        reserved_devices: the devices that reservations hold.
         quotas: the quotas of namespaces. Without it there are none.
         pods_on: returns the pods of a node, which may be inside its reservations.
         epoch: number of this leadership.
@@ -100,6 +102,7 @@ class Ledger:
         *,
         nominator: Nominator | None = None,
         reserve_pods: ReservePods | None = None,
+        reserved_devices: ReservedDevices | None = None,
         quotas: Quotas | None = None,
         pods_on: Callable[[str], Collection[Placed]] = lambda _: (),
         epoch: int = 0,
@@ -115,7 +118,10 @@ class Ledger:
         self.groups = Groups()
         self.schedules = Schedules()
         self.waiting_reservations = waiting = WaitingReservations(self.groups)
-        self.holdings = holdings = Holdings(columns, reserve_pods, pods_on, records.in_change, records.commit)
+        reserved_devices = reserved_devices if reserved_devices is not None else ReservedDevices()
+        self.holdings = holdings = Holdings(
+            columns, reserve_pods, reserved_devices, pods_on, records.in_change, records.commit
+        )
         self.ownership = Ownership(records.entries, self.groups, holdings, records.capacity)
         self.queue_positions = QueuePositions(
             waiting, self.shares, self.forecast, lambda entry: records.publish(entry.key)

@@ -57,6 +57,10 @@ class PluginView:
         """Return by how much own reservations on a node miss the requests, or None if they name the pod."""
         return self._ownership.misfit(pod, entries, node_name)
 
+    def taken(self, pod: Pod, node_name: str) -> list[ReservationInfo]:
+        """Return the own reservations that end when a pod is bound to a node, by name."""
+        return self._ownership.taken(pod, node_name)
+
     def claim(self, pod: Pod, node_name: str, now: float) -> tuple[list[str], bool]:
         """Claim a pod's own reservations on a node. Return UIDs, and whether the binding must name them."""
         claim = self._claims.claim(pod, node_name, now)

@@ -142,7 +142,7 @@ class Recovery:
         with Attempt(lambda _error: 0.0) as attempt:
             self._upsert(reservation, now)
             made = self._records.entries.get(reservation.key) if judge else None
-            if made is not None and made.reserved and not made.ahead and self._columns.shortfall(made.node):
+            if made is not None and made.reserved and not made.ahead and self._placement.taken(made):
                 text = f"{made.node} has no capacity left for it"
                 self._placement.displace(made, reasons.INSUFFICIENT_CAPACITY, text, now)
         half_made = self._records.find(reservation.key)

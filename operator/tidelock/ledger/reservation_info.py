@@ -11,6 +11,7 @@ from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED, Event, 
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
 from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
+from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers
@@ -47,6 +48,7 @@ class ReservationInfo:
         node_uid: UID of that node.
         reserved: all capacity of the reservation.
         held: the part of `reserved` that nothing else may use. Its occupants use the rest.
+        devices: held devices of the node. While its owner is being bound, the reservation still has them.
         occupants: pods inside by UID, if the reservation is reusable or borrowable.
         occupied_seconds: seconds with occupants, until the last of them left.
         epoch: number of the leadership that granted the capacity.
@@ -99,6 +101,7 @@ class ReservationInfo:
     node_uid: str = ""
     reserved: Resources = field(default_factory=dict)
     held: Resources = field(default_factory=dict)
+    devices: tuple[ReservedDevice, ...] = ()
     occupants: dict[str, Occupant] = field(default_factory=dict)
     occupied_seconds: int = 0
     epoch: int = 0
@@ -207,6 +210,7 @@ class ReservationInfo:
         self.reason, self.message = reasons.TERMINATING, "the object is being deleted, and holds no capacity"
         self.finished_at = now
         self.reserved, self.ahead, self.violation, self.resize_problem = NOTHING, False, "", ""
+        self.devices = ()
         self.bound_pod = self.node_problem = self.queue_position = None
         self.end_plan()
 
@@ -257,6 +261,14 @@ class ReservationInfo:
         """Return the part of granted amounts that a readable spec still asks for."""
         pod = self.reservation.pod
         return amounts if pod is None else at_most(amounts, pod.requests)
+
+    def kept_devices(self) -> tuple[ReservedDevice, ...]:
+        """Return the granted devices that a readable spec still asks for."""
+        pod = self.reservation.pod
+        if pod is None or not self.devices:
+            return self.devices
+        names = {claim.name for claim in pod.spec.resource_claims}
+        return tuple(each for each in self.devices if each.claim in names)
 
     def wait(self, now: float, since: float | None = None) -> None:
         """Begin to wait for capacity again, since an instant or now. The status keeps that instant."""

@@ -110,6 +110,8 @@ def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resour
     entry.ahead = status.phase is Phase.PLANNED
     entry.phase = Phase.PLANNED if entry.ahead else Phase.ACTIVE
     entry.reserved = entry.kept_of(held)
+    entry.devices = tuple(status.devices or ())
+    entry.devices = entry.kept_devices()
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)

@@ -11,7 +11,14 @@ from tidelock.model.api.reservation_quota import ReservationQuotaSpec, Reservati
 from tidelock.model.api.wire import legible, spec_problems
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta, StoredObject
-from tidelock.model.quantities import Resources, capped_quantity, parse_quantity, parse_resources
+from tidelock.model.quantities import (
+    Resources,
+    at_most,
+    capped_quantity,
+    parse_quantity,
+    parse_resources,
+)
+from tidelock.model.resource_claims import devices_of_class
 
 _NO_LIMITS = ReservationQuotaSpec()
 
@@ -20,7 +27,7 @@ _NO_LIMITS = ReservationQuotaSpec()
 class ReservationQuota:
     """One version of a ReservationQuota. For an unreadable spec there is only the `problem`.
 
-    `status` is the stored status as plain JSON values.
+    `hard` has the limits on devices too. `status` is the stored status as plain JSON values.
     """
 
     meta: ObjectMeta
@@ -48,11 +55,18 @@ def decode_reservation_quota(raw: bytes | msgspec.Raw) -> ReservationQuota:
     return ReservationQuota(
         stored.metadata,
         spec,
-        hard=parse_resources(spec.hard or {}),
+        hard=_hard(spec),
         hard_seconds=parse_resources(spec.hard_seconds or {}),
         max_amounts=parse_resources(spec.max_amounts or {}),
         status=status,
     )
+
+
+def _hard(spec: ReservationQuotaSpec) -> Resources:
+    """Return the limits on amounts and on devices. The stricter one counts where both limit a class."""
+    amounts = parse_resources(spec.hard or {})
+    devices = {devices_of_class(name): count for name, count in (spec.devices or {}).items()}
+    return amounts | devices | at_most(amounts, devices)
 
 
 class QuotaLimit(NamedTuple):

@@ -1,13 +1,14 @@
 """Claims to devices: the requests, the allocation, and the pods that use it (resource.k8s.io/v1)."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
 
-from tidelock.model.devices import DeviceId, OpaqueConfiguration, RequestSelector
+from tidelock.model.devices import DeviceId, OpaqueConfiguration, PoolId, RequestSelector
 from tidelock.model.lenient import Reader
-from tidelock.model.meta import ForeignObject
+from tidelock.model.meta import ForeignObject, ObjectMeta
 from tidelock.model.quantities import parse_nanos
 from tidelock.model.selectors import NodeSelector, Toleration
 
@@ -19,6 +20,11 @@ MOST_ALTERNATIVES = 8
 """The number of alternatives of a request (FirstAvailableDeviceRequestMaxSize)."""
 ALL_DEVICES = "All"
 EXACT_COUNT = "ExactCount"
+
+
+def devices_of_class(name: str) -> str:
+    """Return the resource by which quotas count the devices of a DeviceClass (V1ResourceByDeviceClass)."""
+    return f"{name}.deviceclass.resource.k8s.io/devices"
 
 
 class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel"):
@@ -83,6 +89,25 @@ class ClaimRequest(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.name}/{self.first_available[index].name}" if self.first_available else self.name
 
 
+def most_devices(requests: Iterable[ClaimRequest]) -> dict[str, int]:
+    """Return how many devices requests can get at most, by the resource of their DeviceClass.
+
+    Semantics of Kubernetes 1.37, quota/v1/evaluator/core (claimEvaluator.Usage): of several alternatives each
+    class counts with its largest one, and all devices as the number that a claim can have. Other than there,
+    admin access counts nothing.
+    """
+    total = Counter[str]()
+    for request in requests:
+        most = Counter[str]()
+        for each in request.alternatives:
+            if each.admin_access:
+                continue
+            count = MOST_RESULTS if each.allocation_mode == ALL_DEVICES else each.count
+            most |= Counter({devices_of_class(each.device_class_name): count})
+        total += most
+    return dict(total)
+
+
 class DeviceConstraint(msgspec.Struct, frozen=True, rename="camel"):
     """A condition on all devices of some requests, or of all requests if it names none."""
 
@@ -126,6 +151,11 @@ class AllocatedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     def id(self) -> DeviceId:
         """The full name of the device."""
         return DeviceId(self.driver, self.pool, self.device)
+
+    @property
+    def pool_id(self) -> PoolId:
+        """The full name of its pool."""
+        return PoolId(self.driver, self.pool)
 
     @property
     def consumed(self) -> dict[str, int]:
@@ -210,6 +240,21 @@ class ResourceClaim(ForeignObject, frozen=True):
         return any(each.uid == uid for each in self.status.reserved_for)
 
 
+class _ClaimTemplateSpec(msgspec.Struct, frozen=True):
+    spec: _ClaimSpec = _ClaimSpec()
+
+
+class ResourceClaimTemplate(ForeignObject, frozen=True):
+    """A template of the claims that are created for pods."""
+
+    spec: _ClaimTemplateSpec = _ClaimTemplateSpec()
+
+    def claim(self, meta: ObjectMeta) -> ResourceClaim:
+        """Return a claim with this metadata, as it would be created from the template."""
+        faults = self.meta.faults
+        return ResourceClaim(metadata=msgspec.structs.replace(meta, faults=faults), spec=self.spec.spec)
+
+
 def _quantities(claim: ResourceClaim) -> Iterator[str | int]:
     for request in claim.spec.devices.requests:
         for each in request.alternatives:
@@ -226,6 +271,14 @@ def _check_claim(claim: ResourceClaim) -> None:
         parse_nanos(each)
 
 
+def _check_template(template: ResourceClaimTemplate) -> None:
+    """Raise QuantityError for a bad quantity, before it could fail a decision."""
+    _check_claim(template.claim(template.meta))
+
+
+decode_resource_claim_template = Reader(
+    ResourceClaimTemplate, spare=r"metadata\.(annotations|labels|ownerReferences).*", check=_check_template
+)
 decode_resource_claim = Reader(
     ResourceClaim,
     spare=r"metadata\.(annotations|labels).*|status\.allocation\.allocationTimestamp",

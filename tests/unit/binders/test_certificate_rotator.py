@@ -145,6 +145,15 @@ async def test_the_webhooks_get_the_authority_and_a_token(scene: Scene) -> None:
     assert scene.keeper.tokens.count(scene.token())
 
 
+async def test_a_webhook_that_an_earlier_version_has_not_installed_is_left_out(scene: Scene) -> None:
+    hooks = scene.api.objects[WEBHOOKS]["webhooks"]
+    hooks[:] = [each for each in hooks if each["name"] != "allocations.tidelock.dev"]
+    await scene.keeper.renew()
+    await scene.keeper.introduce()
+    ((_, patch),) = scene.api.patches
+    assert [each["name"] for each in patch["webhooks"]] == ["bindings.tidelock.dev", "pods.tidelock.dev"]
+
+
 async def test_webhooks_that_are_up_to_date_are_not_written_again(scene: Scene) -> None:
     await scene.keeper.renew()
     await scene.keeper.introduce()

@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 
 from builders import TOO_DEEP, Json, pod_json
-from tidelock.binders.reviews import BadReviewError, BindingReview, answer, read_review
+from devices import allocated, claim_json, resource_claim
+from tidelock.binders.reviews import AllocationReview, BadReviewError, BindingReview, answer, read_review
 from tidelock.model.meta import Key
 
 POD_KEY = Key("shop", "web-0")
 
 
-def review(resource: str, sub: str = "", **fields: Any) -> bytes:
+def review(resource: str, sub: str = "", group: str = "", **fields: Any) -> bytes:
     request: Json = {
         "uid": "question",
-        "kind": {"group": "", "version": "v1", "kind": "Any"},
-        "resource": {"group": "", "version": "v1", "resource": resource},
+        "kind": {"group": group, "version": "v1", "kind": "Any"},
+        "resource": {"group": group, "version": "v1", "resource": resource},
         "namespace": "shop",
         "operation": "CREATE",
         "userInfo": {"username": "somebody"},
@@ -45,9 +46,20 @@ def test_a_binding_by_the_older_resource_is_read_in_the_same_way() -> None:
 
 def test_a_created_pod_that_names_its_node_is_part_of_the_review() -> None:
     found = read_review(review("pods", object=pod_json("web-0", node_name="a", requests={"cpu": "2"})))
+    assert isinstance(found, BindingReview)
     assert (found.key, found.node_name, found.pod_uid) == (POD_KEY, "a", "uid-web-0")
     assert found.pod is not None
     assert found.pod.requests == {"cpu": 2000, "pods": 1}
+
+
+def allocation(**fields: Any) -> bytes:
+    return review("resourceclaims", "status", "resource.k8s.io", **fields)
+
+
+def test_the_new_status_of_a_claim_has_its_devices() -> None:
+    plain = claim_json("gpu", status=allocated("gpu-0"))
+    claim = resource_claim("gpu", status=allocated("gpu-0"))
+    assert read_review(allocation(object=plain, dryRun=True)) == AllocationReview("question", claim, True)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +69,7 @@ def test_a_created_pod_that_names_its_node_is_part_of_the_review() -> None:
         (b"{}", "request"),
         (review("pods", "binding", object={"metadata": {}}), "target"),
         (review("pods", "eviction", object={}), "pods/eviction is not reviewed"),
+        (allocation(object={"metadata": {}}), "metadata"),
         (review("pods", object={}), "metadata"),
         (b'{"unknown":' + b"[" * TOO_DEEP, "is nested too deeply"),
         (

@@ -10,6 +10,7 @@ import pytest
 from builders import Json, pod, pod_json
 from devcluster.keys import Keys, make_keys
 from devcluster.loopback import HOST
+from devices import allocated, claim_json
 from tidelock.binders import server
 from tidelock.binders.admission_check import UNSEEN_SECONDS
 from tidelock.kube.errors import ServerError
@@ -52,6 +53,29 @@ async def test_a_binding_that_does_not_fit_is_refused_and_counted(scene: DoorSce
     assert "cpu 3 needed, 2 free" in answer["status"]["message"]
     metric = "tidelock_admission_reviews_total"
     assert scene.telemetry.registry.get_sample_value(metric, {"verdict": "refused"}) == 1
+
+
+async def test_devices_that_are_given_already_are_refused_to_another_claim(scene: DoorScene) -> None:
+    async def review(name: str) -> Json:
+        request = {
+            "uid": "question",
+            "resource": {"group": "resource.k8s.io", "resource": "resourceclaims"},
+            "subResource": "status",
+            "object": claim_json(name, status=allocated("gpu-0")),
+        }
+        status, text = await scene.post("/admission", {"request": request})
+        assert status == 200, text
+        response: Json = json.loads(text)["response"]
+        return response
+
+    assert await review("one") == {"uid": "question", "allowed": True}
+    answer = await review("two")
+    assert answer["status"]["message"] == (
+        "device gpu.example.com/a/gpu-0 is being allocated to claim shop/one"
+    )
+    scene.core.clock.advance(UNSEEN_SECONDS)
+    assert scene.guard.lapse(scene.core.clock.now())
+    assert (await review("two"))["allowed"]
 
 
 @pytest.mark.parametrize("uid", ["", "uid-web-0"])

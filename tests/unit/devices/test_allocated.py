@@ -1,7 +1,7 @@
 from typing import Any
 
 from devices import DRIVER, allocated, resource_claim
-from tidelock.devices.allocated import AllocatedState, AllocatedTogether
+from tidelock.devices.allocated import AllocatedState
 from tidelock.model.devices import DeviceId
 from tidelock.model.resource_claims import AllocationResult
 
@@ -17,9 +17,9 @@ def allocation(*devices: str, **result: Any) -> AllocationResult:
 def test_a_device_is_in_use_until_the_last_of_its_claims_is_gone() -> None:
     """Check that a device which stands in two claims is not given out again when one of them goes."""
     state = AllocatedState([allocation("d0"), allocation("d0", "d1")])
-    state.remove(allocation("d0"))
+    state.count(allocation("d0"), -1)
     assert state.dedicated(DEVICE)
-    state.remove(allocation("d0", "d1"))
+    state.count(allocation("d0", "d1"), -1)
     assert not state.dedicated(DEVICE)
 
 
@@ -31,27 +31,18 @@ def test_shares_add_up_until_the_last_one_is_gone() -> None:
     state = AllocatedState(shares)
     assert state.consumed(DEVICE, "memory") == 2_500_000_000
     assert (state.shared(DEVICE), state.dedicated(DEVICE)) == (True, False)
-    state.remove(shares[0])
+    state.count(shares[0], -1)
     assert state.consumed(DEVICE, "memory") == 500_000_000
-    state.remove(shares[1])
+    state.count(shares[1], -1)
     assert (state.shared(DEVICE), state.consumed(DEVICE, "memory")) == (False, 0)
 
 
 def test_a_share_may_consume_nothing() -> None:
     state = AllocatedState([allocation("d0", shareID="x")])
     assert (state.shared(DEVICE), state.consumed(DEVICE, "memory")) == (True, 0)
-    state.remove(allocation("d0", shareID="x"))
+    state.count(allocation("d0", shareID="x"), -1)
     assert not state.shared(DEVICE)
 
 
 def test_devices_with_admin_access_are_not_in_use() -> None:
     assert not AllocatedState([allocation("d0", adminAccess=True)]).dedicated(DEVICE)
-
-
-def test_several_states_count_as_one() -> None:
-    share = allocation("d0", shareID="x", consumedCapacity={"memory": "1"})
-    both = AllocatedTogether(AllocatedState([share]), AllocatedState([allocation("d0"), share]))
-    assert both.dedicated(DEVICE)
-    assert both.shared(DEVICE)
-    assert both.consumed(DEVICE, "memory") == 2_000_000_000
-    assert str(DEVICE) == f"{DRIVER}/a/d0"

@@ -1,3 +1,5 @@
+import pytest
+
 from builders import encode
 from tidelock.model.quotas import QuotaLimit, decode_reservation_quota, decode_resource_quota
 
@@ -31,3 +33,18 @@ def test_the_limits_of_a_resource_quota_are_read_with_their_use() -> None:
         QuotaLimit("requests.cpu", "cpu", 1000, 0),
         QuotaLimit("requests.nvidia.com/gpu", "nvidia.com/gpu", 4, 0),
     )
+
+
+def test_a_limit_on_devices_is_one_on_the_resource_of_their_class() -> None:
+    by_class = "gpu.example.com.deviceclass.resource.k8s.io/devices"
+    spec = {"hard": {"cpu": "1", by_class: "3"}, "devices": {"gpu.example.com": 4, "nic": 0}}
+    quota = decode_reservation_quota(encode({"metadata": METADATA, "spec": spec}))
+    assert quota.problem == ""
+    nics = "nic.deviceclass.resource.k8s.io/devices"
+    assert quota.hard == {"cpu": 1000, by_class: 3, nics: 0}, "the stricter limit counts"
+
+
+@pytest.mark.parametrize("devices", [{}, {"gpu": -1}, {"gpu": "many"}])
+def test_a_bad_limit_on_devices_is_named(devices: dict[str, object]) -> None:
+    quota = decode_reservation_quota(encode({"metadata": METADATA, "spec": {"devices": devices}}))
+    assert quota.problem.startswith("spec.devices")

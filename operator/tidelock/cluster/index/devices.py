@@ -1,10 +1,12 @@
 """Devices by node, and the devices that claims hold or will hold."""
 
 from tidelock.cluster.assume_cache import AssumeCache
+from tidelock.cluster.index.reserved_devices import ReservedDevices
 from tidelock.cluster.lister import Lister
-from tidelock.devices.allocated import AllocatedState, AllocatedTogether
+from tidelock.devices.allocated import AllocatedState
+from tidelock.devices.change_log import ChangeLog
 from tidelock.devices.pools import ResourcePools
-from tidelock.model.devices import ResourceSlice
+from tidelock.model.devices import PoolId, ResourceSlice
 from tidelock.model.resource_claims import AllocationResult, ResourceClaim
 
 
@@ -37,15 +39,20 @@ class ResourceClaims(Lister[ResourceClaim]):
 
     Attributes:
         in_flight: the latter, for pods, by claim. All profiles share them.
+        reserved: the devices that reservations hold.
+        allocated: the devices in use by any of these.
+        changes: the pools with devices that have come into use, or out of it.
 
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._stored = AllocatedState()
-        self.on_change(self._count)
+        self.allocated = AllocatedState()
+        self.changes: ChangeLog[PoolId] = ChangeLog()
+        self.reserved = ReservedDevices(self._count)
+        self.on_change(self._changed_claim)
         self.in_flight: AssumeCache[ResourceClaim, AllocationResult] = AssumeCache(
-            self, lambda claim: claim.allocation
+            self, lambda claim: claim.allocation, self._count
         )
 
     def upsert(self, old: ResourceClaim | None, new: ResourceClaim) -> None:
@@ -58,13 +65,17 @@ class ResourceClaims(Lister[ResourceClaim]):
         if (known := self.get(last.meta.name, last.meta.namespace)) is not None:
             super().remove(known)
 
-    def allocated(self) -> AllocatedTogether:
-        """Return the devices in use, as they are now."""
-        in_flight = AllocatedState(allocation for _, allocation in self.in_flight.items())
-        return AllocatedTogether(self._stored, in_flight)
+    def _changed_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        before = None if old is None else old.allocation
+        after = None if new is None else new.allocation
+        if before == after:
+            return
+        if before is not None:
+            self._count(before, -1)
+        if after is not None:
+            self._count(after, 1)
 
-    def _count(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        if old is not None and old.allocation is not None:
-            self._stored.remove(old.allocation)
-        if new is not None and new.allocation is not None:
-            self._stored.add(new.allocation)
+    def _count(self, allocation: AllocationResult, sign: int) -> None:
+        self.allocated.count(allocation, sign)
+        for result in allocation.devices.results:
+            self.changes.note(result.pool_id)

@@ -144,7 +144,7 @@ class NodeRequests:
             before = asked.get(namespace, Charge())
             if quotas.problem(entry, before):
                 continue
-            asked[namespace] = before + Charge.asked_for(entry)
+            asked[namespace] = before + quotas.asked(entry)
             if spec.any_of is not None:
                 sets.add((namespace, spec.any_of))
             yield _Asker(pod, self._decider.profile, entry)

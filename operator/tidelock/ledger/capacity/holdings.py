@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.index.reserved_devices import ReservedDevices
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.reserve_pods import ReservePods
 from tidelock.ledger.capacity.sharing import ByNode, Sharing, list_on_node
@@ -20,6 +21,7 @@ from tidelock.ledger.capacity.trials import Trials, count_reserve_pod
 from tidelock.ledger.capacity.usage import Occupant
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.meta import Key
 from tidelock.model.quantities import NOTHING, Resources, beyond, covers
 from tidelock.model.work_queue import WorkQueue
@@ -33,6 +35,7 @@ class HoldingChange:
     node: str
     before: Resources
     after: Resources
+    devices_freed: bool = False
 
 
 class Holdings:
@@ -41,6 +44,7 @@ class Holdings:
     Args:
         columns: where held amounts are counted.
         reserve_pods: where the reserve pods of reservations are counted while their owners are awaited.
+        reserved_devices: where the devices of reservations are counted.
         pods_on: returns the pods of a node. `count_pod` notes a change of them.
         in_change: reservations with a change that has begun and is not complete. `hold` adds and removes one.
         renew: called with each reservation that holds other amounts because pods have come or gone.
@@ -52,6 +56,7 @@ class Holdings:
         timeline: the capacity that is in use for a limited time.
         trials: contexts in which capacity is counted in another way.
         reserve_pods: the reserve pods that other pods may notice.
+        reserved_devices: the held devices.
         rests: capacity beside owners that are being bound, which their reservations get back on a failure.
 
     """
@@ -60,6 +65,7 @@ class Holdings:
         self,
         columns: Columns,
         reserve_pods: ReservePods,
+        reserved_devices: ReservedDevices,
         pods_on: Callable[[str], Collection[Placed]],
         in_change: dict[Key, ReservationInfo],
         renew: Callable[[ReservationInfo], None],
@@ -68,10 +74,11 @@ class Holdings:
         self.visited = WorkQueue[Key]()
         self.rests: dict[Key, HoldingChange] = {}
         self.timeline = Timeline(columns)
-        self.trials = Trials(columns, reserve_pods)
+        self.trials = Trials(columns, reserve_pods, reserved_devices)
         self.sharing = Sharing(pods_on, self.held_on)
         self._columns = columns
         self.reserve_pods = reserve_pods
+        self.reserved_devices = reserved_devices
         self._in_change = in_change
         self._renew = renew
         self._on_node: ByNode = defaultdict(dict)
@@ -87,8 +94,23 @@ class Holdings:
 
     # Changes.
 
-    def hold(self, entry: ReservationInfo, amounts: Resources, *, rest: Resources = NOTHING) -> None:
-        """Set the capacity of a reservation on its node. The `rest` is not announced as freed."""
+    def hold(
+        self,
+        entry: ReservationInfo,
+        amounts: Resources,
+        devices: tuple[ReservedDevice, ...] | None = None,
+        *,
+        rest: Resources = NOTHING,
+    ) -> None:
+        """Set the capacity of a reservation on its node.
+
+        Args:
+            entry: the reservation.
+            amounts: its amounts.
+            devices: its devices. By default they are as before, and with no amounts there are none.
+            rest: is not announced as freed.
+
+        """
         self._lowest = None
         self._in_change[entry.key] = entry
         self._end_rest(entry)
@@ -103,17 +125,25 @@ class Holdings:
             self._divide(entry.node, changed=entry)
         if came and not entry.held:
             self.announce(entry)
+        devices = devices if devices is not None else entry.devices if amounts else ()
+        if devices or entry.devices:
+            if any(each not in devices for each in self.reserved_devices.of(entry.uid)):
+                self.changes.add(HoldingChange(entry, entry.node, NOTHING, NOTHING, devices_freed=True))
+                self._columns.freed += 1
+            entry.devices = devices
+            self.reserved_devices.put(entry.uid, devices)
         self._in_change.pop(entry.key, None)
 
     def pass_on(self, entry: ReservationInfo, used: Resources) -> None:
         """Transfer the part of a reservation that an owner uses to the owner, which is being bound.
 
+        The devices count for both until then.
         Nothing can use the rest until `hold` is called, as the reservation gets it back if the binding fails.
         """
         name, rest = entry.node, beyond(entry.held, used)
         if name not in self._columns.row_of:  # nothing is kept on a node that is gone
             rest = {}
-        self.hold(entry, NOTHING, rest=rest)
+        self.hold(entry, NOTHING, entry.devices, rest=rest)
         if rest:
             self.rests[entry.key] = HoldingChange(entry, name, rest, NOTHING)
             self._columns.reservation(name, rest, 1)

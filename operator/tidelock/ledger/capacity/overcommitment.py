@@ -40,7 +40,12 @@ def first_loser(
     if not losers:
         return None
     losers = [entry for entry in losers if entry in preferred] or losers
-    return max(losers, key=lambda entry: (-entry.priority, _since(entry), entry.key)), shortfall
+    return last_in_rank(losers), shortfall
+
+
+def last_in_rank(entries: Iterable[ReservationInfo]) -> ReservationInfo:
+    """Return the reservation of the lowest priority, and of these the newest."""
+    return max(entries, key=lambda entry: (-entry.priority, _since(entry), entry.key))
 
 
 def likely_intruder(placed: Iterable[Placed], held: Iterable[ReservationInfo]) -> Pod | None:

@@ -5,19 +5,22 @@ from collections.abc import Callable, Collection
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.placed import Placed
 from tidelock.ledger.capacity.holdings import Holdings
-from tidelock.ledger.capacity.overcommitment import first_loser, likely_intruder
+from tidelock.ledger.capacity.overcommitment import first_loser, last_in_rank, likely_intruder
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.lifecycle.two_phase import two_phase_begun
-from tidelock.ledger.messages import amounts_text, held_text, planned_text
+from tidelock.ledger.messages import amounts_text, devices_text, held_text, planned_text
 from tidelock.ledger.owners import occupants
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
+from tidelock.model.api.reserved_devices import ReservedDevice
+from tidelock.model.devices import DeviceId
+from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers, minus
@@ -60,10 +63,12 @@ class Placement:
 
     # Decisions.
 
-    def admit(self, entry: ReservationInfo, node: Node, now: float) -> None:
+    def admit(
+        self, entry: ReservationInfo, node: Node, now: float, devices: tuple[ReservedDevice, ...] = ()
+    ) -> None:
         """Reserve capacity on a node where a waiting reservation fits: its first, more, or on another node.
 
-        A reservation that begins later is planned there.
+        A reservation that begins later is planned there. The devices are free, or its own already.
         """
         requests = entry.reservation.requests
         if entry.ahead:
@@ -73,7 +78,7 @@ class Placement:
         lifetime.apply_spec(entry)
         if entry.phase is Phase.ACTIVE:
             moved = entry.node != node.name
-            self._place(entry, node, requests, now)
+            self._place(entry, node, requests, now, devices)
             entry.reason = reasons.MOVED if moved else reasons.ADMITTED
             entry.resize_problem = ""
             entry.message = held_text(entry)
@@ -84,7 +89,7 @@ class Placement:
         if entry.activated_at is None:
             lifetime.begin(entry, self._groups.begins(entry, now))
         entry.hold = two_phase_begun(entry.hold, entry.reservation, now)
-        self._place(entry, node, requests, now)
+        self._place(entry, node, requests, now, devices)
         self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
         self._choices.decide(entry, now)
 
@@ -107,7 +112,14 @@ class Placement:
         self._displace_overcommitted(entry.node, now, None)
         self._choices.decide(entry, now)
 
-    def take_back(self, entry: ReservationInfo, held: Resources, failure: str, now: float) -> None:
+    def take_back(
+        self,
+        entry: ReservationInfo,
+        held: Resources,
+        devices: tuple[ReservedDevice, ...],
+        failure: str,
+        now: float,
+    ) -> None:
         """Restore the capacity of a reservation after a failed binding, if its node still has it."""
         node = self._records.node(entry.node)
         held = entry.kept_of(held)  # the spec may have shrunk meanwhile
@@ -117,7 +129,7 @@ class Placement:
         elif node is None or node.meta.is_other(entry.node_uid):
             self._lose(entry, now)
         elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
-            self._place(entry, node, held, now)
+            self._place(entry, node, held, now, devices)
             self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)
             if entry.violation:  # the amounts that other pods took before the claim are still missing
                 entry.reason, entry.message = reasons.VIOLATED, entry.violation
@@ -125,6 +137,11 @@ class Placement:
         else:
             text = f"{failure} and {entry.node} has no capacity left"
             self.displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)
+
+    def taken(self, entry: ReservationInfo) -> bool:
+        """Return whether others have got capacity of a rebuilt reservation meanwhile."""
+        contested = self._holdings.reserved_devices.contested(entry.uid)
+        return contested or bool(self._columns.shortfall(entry.node))
 
     # Edits.
 
@@ -175,6 +192,8 @@ class Placement:
                 self._note_problem(entry, node, now)
                 self._records.commit(entry)
         self._displace_overcommitted(name, now, intruder, left)
+        if self._holdings.reserved_devices.any_contested:
+            self._displace_contested(name, now, left)
 
     def settle_unseen(self, name: str, now: float) -> None:
         """Reconcile the reservations of a node after events were missed.
@@ -190,6 +209,11 @@ class Placement:
         """Let a reservation wait for another node, because its own has taken no pods for a long time."""
         entry.move_at, entry.moving = None, True
         self._records.commit(entry)
+
+    def lose_device(self, entry: ReservationInfo, device: DeviceId, claim: Key, now: float) -> None:
+        """Let a reservation wait for capacity again, because a claim of others has one of its devices."""
+        entry.violation = f"claim {claim} took device {device} reserved on {entry.node}"
+        self.displace(entry, reasons.VIOLATED, entry.violation, now)
 
     def displace(
         self, entry: ReservationInfo, reason: str, message: str, now: float, since: float | None = None
@@ -240,6 +264,17 @@ class Placement:
             else:
                 self._violate(loser, intruder, shortfall, now)
 
+    def _displace_contested(self, name: str, now: float, left: Collection[ReservationInfo]) -> None:
+        """Take capacity from reservations until no two hold one device.
+
+        That is possible if only an answer of an earlier leader shows one of them, which is lost first.
+        """
+        devices = self._holdings.reserved_devices
+        while both := [each for each in self._holdings.held_on(name) if devices.contested(each.uid)]:
+            loser = last_in_rank([each for each in both if each in left] or both)
+            text = f"another reservation holds {devices_text(loser.devices)}"
+            self.displace(loser, reasons.OVERCOMMITTED, text, now)
+
     def _violate(self, entry: ReservationInfo, intruder: Pod, shortfall: Resources, now: float) -> None:
         """Take capacity that a pod uses from a reservation, which keeps the rest or moves to another node."""
         taken = at_most(entry.held, shortfall) or at_most(entry.reserved, shortfall)  # all of it may be lent
@@ -266,13 +301,20 @@ class Placement:
             else amounts
         )
 
-    def _place(self, entry: ReservationInfo, node: Node, requests: Resources, now: float) -> None:
+    def _place(
+        self,
+        entry: ReservationInfo,
+        node: Node,
+        requests: Resources,
+        now: float,
+        devices: tuple[ReservedDevice, ...] = (),
+    ) -> None:
         self._unplace(entry)
         entry.node, entry.node_uid, entry.epoch = node.name, node.meta.uid, self._records.epoch
         entry.node_problem = entry.move_at = None
         entry.moving = False
         self._note_problem(entry, node, now)
-        self._holdings.hold(entry, requests)
+        self._holdings.hold(entry, requests, devices)
         self._records.in_change[entry.key] = entry
 
     def _unplace(self, entry: ReservationInfo) -> None:

@@ -15,6 +15,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.reservation import Reservation
+from tidelock.model.resource_claims import PodResourceClaim
 
 
 class Edits:
@@ -57,6 +58,8 @@ class Edits:
             return  # otherwise each renewal of a lease would retry the reservation, or revive a rejected one
         self._placement.hold_for_new_owners(entry, now)
         self._follow_priority(entry, priority)
+        if entry.phase is Phase.ACTIVE and known.pod and reservation.pod and not entry.problem:
+            self._follow_claims(entry, known.pod.spec.resource_claims, now)
         self._follow_request(entry, now)
 
     def _follow_priority(self, entry: ReservationInfo, before: int) -> None:
@@ -65,6 +68,16 @@ class Edits:
         self._waiting.positions_changed |= entry.tried
         self._nominations.renew_earmark(entry)
         self._admission.offer_if_lowered(entry, before)
+
+    def _follow_claims(
+        self, entry: ReservationInfo, before: tuple[PodResourceClaim, ...], now: float
+    ) -> None:
+        """Let a reservation wait again because its pod would have other claims to devices."""
+        pod = entry.reservation.pod
+        if pod is not None and pod.spec.resource_claims != before:
+            since = entry.reservation.asked_at or None
+            text = "the spec was edited: spec.template.spec.resourceClaims"
+            self._placement.displace(entry, reasons.WAITING, text, now, since)
 
     def _follow_request(self, entry: ReservationInfo, now: float) -> None:
         """Try, place, resize or end a reservation because its spec has changed."""

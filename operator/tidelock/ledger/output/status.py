@@ -69,6 +69,8 @@ def _status(entry: ReservationInfo, aspects: Sequence[_Aspect], now: float) -> d
         status["occupiedSeconds"] = entry.occupied_seconds
     if resources := shown_resources(entry):
         status["resources"] = _shown(resources)
+    if entry.devices:
+        status["devices"] = [each.to_status() for each in entry.devices]
     status |= _use(entry)
     status |= _moves(entry)
     if spec is not None:

@@ -140,16 +140,16 @@ class Claims:
                 if entry in claim.entries and entry.phase not in SETTLED:
                     self._consume(entry, claim.pod, node_name, now)
         returned = [
-            (entry, held)
+            (entry, held, entry.devices)
             for entry, held in claim.taken
             if self._records.entries.get(entry.key) is entry and _is_taken_by(entry, claim.pod)
         ]
-        for entry, _ in returned:
+        for entry, _, _ in returned:
             self._holdings.hold(entry, NOTHING)
-        for entry, held in returned:
+        for entry, held, devices in returned:
             entry.bound_pod = None
             if not self._endings.expire_if_over(entry, now):
-                self._placement.take_back(entry, held, claim.failure, now)
+                self._placement.take_back(entry, held, devices, claim.failure, now)
         if node_name and claim.claimed:
             self.retry_reused_by(claim.pod)
 

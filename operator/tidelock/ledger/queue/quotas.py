@@ -2,7 +2,8 @@
 
 A reservation with capacity counts with its amounts, and with its amounts times its lifetime. While its owner
 is being bound it counts as before, because it may come back. A reusable one counts as a whole. Beside a
-ResourceQuota, which counts owners as pods, the amounts that they use are left out. A lifetime goes from the
+ResourceQuota, which counts owners as pods, the amounts that they use are left out. Devices are amounts by
+their class: before a decision as many as the claims can get, and then the held ones. A lifetime goes from the
 beginning to the latest granted end. So the use shrinks when a reservation ends or its spec asks for less, and
 not with time.
 
@@ -10,6 +11,7 @@ A priority above 0 and preemption take capacity from other namespaces, so a quot
 rule of ResourceQuota for everything in `limitedResources`, such as PriorityClasses.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,8 +21,10 @@ from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
-from tidelock.model.quantities import Resources, covers, format_quantity, minus, plus
+from tidelock.model.quantities import NOTHING, Resources, covers, format_quantity, minus, plus
 from tidelock.model.quotas import ReservationQuota, ResourceQuota
+from tidelock.model.reserve_pod import ReservePod
+from tidelock.model.resource_claims import devices_of_class
 from tidelock.model.work_queue import WorkQueue
 
 
@@ -41,12 +45,6 @@ class Charge:
         if not amounts:
             return _NO_CHARGE
         return cls(amounts, {name: units * life for name, units in amounts.items()}, unused)
-
-    @classmethod
-    def asked_for(cls, entry: ReservationInfo) -> "Charge":
-        """Return the use of a reservation once it has everything that its spec asks for."""
-        requests = entry.reservation.requests
-        return cls.of(requests, lifetime.wanted_seconds(entry), requests)
 
     def __add__(self, other: "Charge") -> "Charge":
         return Charge(
@@ -81,16 +79,23 @@ class Quotas:
     Args:
         quotas: all ReservationQuotas.
         resource_quotas: all ResourceQuotas.
+        devices: returns the devices that a reserve pod asks for, by the resource of their class.
 
     Attributes:
         changed: namespaces with quotas that have changed, or with another use of them.
 
     """
 
-    def __init__(self, quotas: Lister[ReservationQuota], resource_quotas: Lister[ResourceQuota]) -> None:
+    def __init__(
+        self,
+        quotas: Lister[ReservationQuota],
+        resource_quotas: Lister[ResourceQuota],
+        devices: Callable[[ReservePod], Resources] = lambda _: NOTHING,
+    ) -> None:
         self.changed = WorkQueue[str]()
         self._quotas = quotas
         self._resource_quotas = resource_quotas
+        self._devices = devices
         self._charges: dict[Key, Charge] = {}
         self._used: dict[str, Charge] = {}
         self._on_change: list[_Listener] = []
@@ -113,6 +118,13 @@ class Quotas:
     def used(self, namespace: str) -> Charge:
         """Return the use of a namespace's reservations."""
         return self._used.get(namespace, _NO_CHARGE)
+
+    def asked(self, entry: ReservationInfo) -> Charge:
+        """Return the use of a reservation once it has everything that its spec asks for."""
+        pod, requests = entry.reservation.pod, entry.reservation.requests
+        if pod is not None and pod.spec.resource_claims:
+            requests = {**requests, **self._devices(pod)}
+        return Charge.of(requests, lifetime.wanted_seconds(entry), requests)
 
     def ceiling(self, namespace: str) -> int:
         """Return the highest priority of reservations in a namespace, or 0 if no quota names one."""
@@ -139,7 +151,7 @@ class Quotas:
         """Count a reservation as it is now."""
         before = self._charges.get(entry.key, _NO_CHARGE)
         bound = entry.phase is Phase.BOUND
-        reserved, unused = (before.reserved, before.unused) if bound else (entry.reserved, _unused(entry))
+        reserved, unused = (before.reserved, before.unused) if bound else (_held(entry), _unused(entry))
         self._replace(entry.key, before, Charge.of(reserved, lifetime.granted_seconds(entry), unused))
 
     def remove(self, entry: ReservationInfo) -> None:
@@ -159,7 +171,7 @@ class Quotas:
         if not self._quotas.of(namespace):
             return "; ".join(_unnamed((), entry))
         quotas = self.of(namespace)
-        asked = Charge.asked_for(entry)
+        asked = self.asked(entry)
         own = self._charges.get(entry.key, _NO_CHARGE)
         if own.covers(asked) and not entry.moving:
             return ""
@@ -278,6 +290,16 @@ def _text(name: str, excesses: list[Excess]) -> str:
     )
 
 
+def _held(entry: ReservationInfo) -> Resources:
+    """Return the amounts and devices of a reservation."""
+    return {**entry.reserved, **_devices(entry)} if entry.devices else entry.reserved
+
+
 def _unused(entry: ReservationInfo) -> Resources:
     """Return the amounts that no owner uses. A borrower is no owner, and may be of another namespace."""
-    return entry.reserved if entry.reservation.borrowable else entry.held
+    amounts = entry.reserved if entry.reservation.borrowable else entry.held
+    return {**amounts, **_devices(entry)} if entry.devices and not entry.occupants else amounts
+
+
+def _devices(entry: ReservationInfo) -> Resources:
+    return Counter(devices_of_class(each.device_class_name) for each in entry.devices)

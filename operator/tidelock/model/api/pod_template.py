@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tidelock.model.api.placement import NodeLabels, PodAffinities, Tolerations
+from tidelock.model.api.reserved_devices import MOST_TEMPLATE_CLAIMS
 from tidelock.model.api.resource_list import PodAmounts
-from tidelock.model.api.wire import DnsLabel, Labels, OpenWire, Subdomain
+from tidelock.model.api.wire import DnsLabel, Labels, OpenWire, Subdomain, exactly_one, list_map
 
 Annotation = Annotated[str, Field(max_length=262_144)]
 
@@ -36,6 +37,20 @@ class InitContainer(Container):
     """Always makes the container a sidecar. Its requests are added to those of the other containers."""
 
 
+class TemplateClaim(OpenWire):
+    """A resource claim of the pod."""
+
+    name: DnsLabel
+    """Name of the claim in the pod."""
+    resource_claim_template_name: Subdomain | None = None
+    """Name of the ResourceClaimTemplate from which the claim of the pod is created. The reservation holds
+    devices for such a claim. Exactly one of resourceClaimTemplateName and resourceClaimName is required."""
+    resource_claim_name: Subdomain | None = None
+    """Name of an existing ResourceClaim. The reservation holds devices for it, unless it has some."""
+
+    rules = exactly_one("resourceClaimTemplateName", "resourceClaimName")
+
+
 class TemplateMetadata(OpenWire):
     """Metadata of the pod."""
 
@@ -63,10 +78,23 @@ class TemplateSpec(OpenWire):
     pods."""
     tolerations: Tolerations | None = None
     """Tolerations of the pod."""
+    resource_claims: (
+        Annotated[
+            list[TemplateClaim],
+            Field(max_length=MOST_TEMPLATE_CLAIMS, json_schema_extra=list_map("name")),
+        ]
+        | None
+    ) = None
+    """Resource claims of the pod. The reservation holds the devices that these claims would get."""
     priority: Annotated[int, Field(ge=-(2**31), le=2_000_001_000)] | None = None
     """Priority of the pod."""
     priority_class_name: Subdomain | None = None
     """Priority class of the pod."""
+
+    @property
+    def names_claims(self) -> bool:
+        """Whether a claim of the pod exists before the pod, so other pods may share it."""
+        return any(each.resource_claim_name is not None for each in self.resource_claims or ())
 
 
 class PodTemplate(OpenWire):

@@ -16,6 +16,7 @@ from tidelock.model.api.placement import (
     Tolerations,
 )
 from tidelock.model.api.pod_template import PodTemplate
+from tidelock.model.api.reserved_devices import MOST_RESERVED_DEVICES, ReservedDevice
 from tidelock.model.api.resource_list import ReservedAmounts
 from tidelock.model.api.two_phase import Commit, CommitStatus
 from tidelock.model.api.wire import (
@@ -34,6 +35,7 @@ from tidelock.model.api.wire import (
     Timestamp,
     Uid,
     Wire,
+    exactly_one,
     spec_problems,
 )
 
@@ -71,15 +73,6 @@ def _reachable(field: str) -> Rule:
     return Rule(
         "self >= timestamp('1970-01-01T00:00:00Z') && self < timestamp('9999-01-01T00:00:00Z')",
         f"{field} must be between the years 1970 and 9998",
-    )
-
-
-def exactly_one(of: str, other: str) -> tuple[Rule, Rule]:
-    """Require one of two fields, with errors that name the missing or the superfluous field."""
-    text = f"exactly one of {of} and {other} is required"
-    return (
-        Rule(f"has(self.{of}) || has(self.{other})", text, field=f".{of}", reason="FieldValueRequired"),
-        Rule(f"!has(self.{of}) || !has(self.{other})", text, field=f".{other}", reason="FieldValueForbidden"),
     )
 
 
@@ -213,6 +206,14 @@ NO_EVICTING_HOLD = (
     ),
 )
 
+_LATER_DEVICES = "devices are held from the decision on, and not from a later time"
+NO_LATER_DEVICES = Rule(
+    "!has(self.template) || !has(self.template.spec.resourceClaims)",
+    f"resourceClaims is refused in a window: {_LATER_DEVICES}",
+    field=".template",
+    reason="FieldValueForbidden",
+)
+SHARED_CLAIM = "resourceClaimName is refused in a group: its members would hold devices for one claim"
 
 EndOfLife = Annotated[GivenTimestamp, _reachable("expireAt")]
 
@@ -312,11 +313,21 @@ class ReservationSpec(Ask, Lending):
             "a reservation waits until pods have moved, so 0 is too short",
         ),
         *NO_EVICTING_HOLD,
+        _refused_beside(
+            "startAt",
+            "has(self.startAt) && has(self.template) && has(self.template.spec.resourceClaims)",
+            "resourceClaims",
+            _LATER_DEVICES,
+        ),
     )
 
     @property
     def conflict(self) -> str:
         """Return the rule between fields that an object older than the rule breaks, or an empty string."""
+        if self.start_at is not None and self.template is not None and self.template.spec.resource_claims:
+            return f"spec.startAt is refused beside resourceClaims: {_LATER_DEVICES}"
+        if self.group is not None and self.template is not None and self.template.spec.names_claims:
+            return f"spec.template.spec.resourceClaims: {SHARED_CLAIM}"
         if self.commit is None:
             return ""
         if self.preemption_policy != "Never":
@@ -422,6 +433,8 @@ class ReservationStatus(StatusWire):
     """Epoch of the leader that decided on the reservation."""
     resources: _Amounts | None = None
     """Amounts that are reserved, or requested while the reservation waits."""
+    devices: Annotated[list[ReservedDevice], Field(max_length=MOST_RESERVED_DEVICES)] | None = None
+    """Devices that are held for the resource claims of the template."""
     used: _Amounts | None = None
     """Amounts that owners in a reservation for reuse take from it. The rest is held for other owners."""
     lent: _Amounts | None = None

@@ -8,6 +8,7 @@ from tidelock.model.api.owners import Owners
 from tidelock.model.api.reservation import (
     MOST_MEMBERS,
     ONE_END,
+    SHARED_CLAIM,
     CapacityRequest,
     EndOfLife,
     Lending,
@@ -41,6 +42,17 @@ class Members(CapacityRequest, Lending):
     owners: Owners
     """Pods of this namespace that may take a member. A pod takes one member of the group, on its own node if
     possible."""
+
+    rules = (
+        *CapacityRequest.rules,
+        Rule(
+            "!has(self.template) || !has(self.template.spec.resourceClaims)"
+            " || !self.template.spec.resourceClaims.exists(claim, has(claim.resourceClaimName))",
+            SHARED_CLAIM,
+            field=".template",
+            reason="FieldValueForbidden",
+        ),
+    )
 
 
 class ReservationGroupSpec(Wire):

@@ -7,6 +7,7 @@ from pydantic import Field
 from tidelock.model.api.reservation import PreemptionPolicy
 from tidelock.model.api.resource_list import LimitAmounts, LimitProducts
 from tidelock.model.api.wire import (
+    SUBDOMAIN,
     YEAR_SECONDS,
     Conditions,
     Generation,
@@ -17,10 +18,21 @@ from tidelock.model.api.wire import (
 
 _FIELDS = (
     *("hard", "hardSeconds", "maxAmounts", "maxLifeSeconds", "maxPriority", "preemptionPolicy", "weight"),
-    "autoscaling",
+    *("devices", "autoscaling"),
 )
 
 Autoscaling = Literal["KeepNodes", "RequestNodes"]
+
+_LONGEST_CLASS = 253
+DeviceLimits = Annotated[
+    dict[str, Annotated[int, Field(ge=0, le=1_000_000)]],
+    Field(min_length=1, max_length=16),
+    Rule(
+        f"self.all(name, name.size() <= {_LONGEST_CLASS} && name.matches(r'{SUBDOMAIN}'))",
+        "the name of a DeviceClass is a DNS subdomain: gpu.example.com",
+    ),
+]
+"""Numbers of devices by the name of their DeviceClass."""
 
 QuotaFigures = Annotated[dict[str, Annotated[str, Field(max_length=64)]], Field(max_length=2048)]
 
@@ -34,6 +46,10 @@ class ReservationQuotaSpec(Wire):
     hard_seconds: LimitProducts | None = None
     """Largest sum of amount times lifetime in seconds over the reservations that hold capacity, by resource.
     For example, 2 cpu for 600 s count as 1200."""
+    devices: DeviceLimits | None = None
+    """Largest numbers of devices that all reservations together hold at once, by DeviceClass. The
+    resource gpu.example.com.deviceclass.resource.k8s.io/devices in hard has the same effect, as in a
+    ResourceQuota."""
     max_amounts: LimitAmounts | None = None
     """Largest amounts of a single reservation, by resource."""
     max_life_seconds: Annotated[int, Field(ge=1, le=YEAR_SECONDS)] | None = None

@@ -7,7 +7,13 @@ from pydantic import Field
 
 from tidelock.model.api.cron_schedule import CronSchedule, TimeZone
 from tidelock.model.api.pod_template import TemplateMetadata
-from tidelock.model.api.reservation import NO_EVICTING_HOLD, Ask, Phase, ReservationSpec
+from tidelock.model.api.reservation import (
+    NO_EVICTING_HOLD,
+    NO_LATER_DEVICES,
+    Ask,
+    Phase,
+    ReservationSpec,
+)
 from tidelock.model.api.wire import (
     YEAR_SECONDS,
     Conditions,
@@ -42,7 +48,7 @@ class WindowSpec(ReservationSpec):
             "answer": Refused("string", "the operator creates the windows"),
         }
     )
-    rules = (*Ask.rules, *NO_EVICTING_HOLD)
+    rules = (*Ask.rules, *NO_EVICTING_HOLD, NO_LATER_DEVICES)
 
 
 class WindowTemplate(Wire):

@@ -72,6 +72,15 @@ class Rule:
         return schema
 
 
+def exactly_one(of: str, other: str) -> tuple[Rule, Rule]:
+    """Require one of two fields, with errors that name the missing or the superfluous field."""
+    text = f"exactly one of {of} and {other} is required"
+    return (
+        Rule(f"has(self.{of}) || has(self.{other})", text, field=f".{of}", reason="FieldValueRequired"),
+        Rule(f"!has(self.{of}) || !has(self.{other})", text, field=f".{other}", reason="FieldValueForbidden"),
+    )
+
+
 @dataclass(frozen=True)
 class Refused:
     """A field that users may expect. The API server would drop it silently if it were not declared."""
@@ -183,13 +192,14 @@ _LABEL = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 # Kubernetes' own validation limits the length of a subdomain, and not the length of its parts.
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+SUBDOMAIN = rf"^{_SUBDOMAIN}$"
 QUALIFIED_NAME = rf"^({_SUBDOMAIN}/)?{_LABEL}$"
 PREFIXED_NAME = rf"^{_SUBDOMAIN}/{_LABEL}$"
 LABEL_VALUE = rf"^({_LABEL})?$"
 LONGEST_LABEL_KEY = 317
 
 DnsLabel = Annotated[str, StringConstraints(max_length=63, pattern=rf"^{_DNS_LABEL}$")]
-Subdomain = Annotated[str, StringConstraints(max_length=253, pattern=rf"^{_SUBDOMAIN}$")]
+Subdomain = Annotated[str, StringConstraints(max_length=253, pattern=SUBDOMAIN)]
 LabelKey = Annotated[str, StringConstraints(max_length=LONGEST_LABEL_KEY, pattern=QUALIFIED_NAME)]
 LabelValue = Annotated[str, StringConstraints(max_length=63, pattern=LABEL_VALUE)]
 Uid = Annotated[str, StringConstraints(max_length=128)]

@@ -1,15 +1,24 @@
 """The devices that a pod would get on each node, found when a node is asked about."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from tidelock.cluster.columns import Columns, Rows
+from tidelock.cluster.index.reserved_devices import allocation_of
+from tidelock.cluster.snapshot import Snapshot
+from tidelock.devices.allocated import AllocatedToOthers
 from tidelock.devices.allocator import MOST_STEPS, DeviceAllocator, Solution
 from tidelock.devices.errors import AllocationError, SearchLimitError
 from tidelock.devices.pools import NodeDevices, ResourcePools
 from tidelock.devices.requests import PreparedClaim
+from tidelock.framework.api import Mask
+from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.nodes import Node
 from tidelock.model.resource_claims import MOST_ALTERNATIVES, ResourceClaim
 from tidelock.model.selectors import NodeSelector
+from tidelock.plugins.dynamic_resources.search_results import SearchResults
 
 # Steps of the searches for a pod on all nodes together, which delay all other decisions.
 _MOST_STEPS_OF_POD = 10 * MOST_STEPS
@@ -29,7 +38,11 @@ class NodeAllocations:
         to_allocate: those without devices.
         allocator: the devices in use.
         pools: the devices of the nodes.
+        columns: the nodes.
+        results: the results for such claims, as far as they are known.
         stuck: indexes of allocated claims with devices that don't become ready.
+        own: the devices that the pod's own reservations hold for it, by node.
+        names: the names of claims in the pod, by the names of the claims.
 
     Attributes:
         unavailable: indexes of allocated claims that are out of reach on some node that was asked about.
@@ -40,10 +53,14 @@ class NodeAllocations:
     to_allocate: tuple[PreparedClaim, ...]
     allocator: DeviceAllocator
     pools: ResourcePools
+    columns: Columns
+    results: SearchResults
     stuck: frozenset[int] = frozenset()
+    own: dict[str, tuple[ReservedDevice, ...]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     unavailable: set[int] = field(default_factory=set)
-    _found: dict[str, Solution | str] = field(default_factory=dict)  # by node
-    _shared: dict[int, Solution | str] = field(default_factory=dict)  # by the identity of equal devices
+    _reasons: dict[int, str] = field(default_factory=dict)  # those that other pods can't share, by row
+    _found: dict[str, Solution | str] = field(default_factory=dict)  # on the nodes with own devices
     _steps_left: int = _MOST_STEPS_OF_POD
 
     def __post_init__(self) -> None:
@@ -58,55 +75,107 @@ class NodeAllocations:
             if claim.allocation is not None and claim.allocation.node_selector is not None
         ]
 
-    def fits(self, node: Node) -> bool:
-        """Return whether the claims without devices can get some on a node."""
-        return not self.to_allocate or isinstance(self._look(node), Solution)
+    def fitting(self, snapshot: Snapshot, mask: Mask) -> Mask:
+        """Return the nodes of a mask on which the claims without devices can get some."""
+        if not self.to_allocate:
+            return mask
+        self._search(np.arange(len(self.columns))[snapshot.rows][mask])
+        fits = mask & self.results.fits[snapshot.rows]
+        for name in self.own:
+            position = snapshot.position(name)
+            if position is not None and mask[position]:
+                fits[position] = isinstance(self._result(name), Solution)
+        return fits
 
     def reason(self, node: Node) -> str:
         """Return why a node was rejected, in words that are the same for every such node."""
         reachable = (each.matches(node.name, node.meta.labels) for _, each in self.selectors)
         if self.stuck or not all(reachable):
             return NOT_AVAILABLE
-        found = self._look(node)
+        found = self._result(node.name)
         return found if isinstance(found, str) else ""
 
     def solution(self, node_name: str) -> Solution | None:
-        """Return the devices on a node that was asked about and fits."""
-        found = self._found.get(node_name)
+        """Return the devices on a node, or None if there are none. Changes of their use are seen."""
+        self.results.renew()
+        found = self._result(node_name)
         return found if isinstance(found, Solution) else None
 
     def preference(self, node_name: str) -> int:
         """Return the points of a node: more, the more preferred the chosen alternatives of requests are."""
-        solution = self.solution(node_name)
-        chosen = iter(() if solution is None else solution.alternatives)
+        solution = self._result(node_name) if self.to_allocate else None
+        chosen = iter(solution.alternatives if isinstance(solution, Solution) else ())
         return sum(
             _points_of_allocated(claim) if claim.allocation is not None else _points(claim, next(chosen, ()))
             for claim in self.claims
         )
 
-    def _look(self, node: Node) -> Solution | str:
-        found = self._found.get(node.name)
-        if found is None:
-            devices = self.pools.of(node)
-            found = self._shared.get(id(devices))
-            if found is None:
-                found = self._shared[id(devices)] = self._search(devices)
-            self._found[node.name] = found
-        return found
+    def set_own(self, node_name: str, own: tuple[ReservedDevice, ...]) -> None:
+        """Set the devices that the pod's own reservations hold for it on a node."""
+        if self.own.get(node_name) != own:
+            self.own[node_name] = own
+            self._found.pop(node_name, None)
 
-    def _search(self, devices: NodeDevices) -> Solution | str:
+    def _result(self, node_name: str) -> Solution | str:
+        row = self.columns.row_of[node_name]
+        if node_name in self.own:
+            if node_name not in self._found:
+                devices = self.pools.of(self.columns.nodes[row])
+                self._found[node_name] = self._own_or_free(devices, self.own[node_name])
+            return self._found[node_name]
+        self._search(np.array([row]))
+        return self.results.of(row) or self._reasons[row]
+
+    def _own_or_free(self, devices: NodeDevices, own: tuple[ReservedDevice, ...]) -> Solution | str:
+        """Search for the held devices of each claim. If that fails, search for any free ones beside them."""
+        known = self.allocator
+        in_use = AllocatedToOthers(known.allocated, allocation_of(own))
+        held = {
+            index: frozenset(each.id for each in own if each.claim == self.names.get(claim.claim.meta.name))
+            for index, claim in enumerate(self.to_allocate)
+        }
+        only = {index: ids for index, ids in held.items() if ids}
+        exactly = DeviceAllocator(in_use, known.selection, known.rules, only)
+        found = self._devices(devices, exactly)
+        if isinstance(found, Solution):
+            return found
+        return self._devices(devices, DeviceAllocator(in_use, known.selection, known.rules))
+
+    def _search(self, rows: Rows) -> None:
+        """Search for devices on all of some nodes with unknown results. Equal devices are searched once."""
+        results, nodes = self.results, self.columns.nodes
+        shared: dict[int, Solution | str] = {}
+        for row in results.stale(rows):
+            if row in self._reasons:
+                continue
+            devices = self.pools.of(nodes[row])
+            found = shared.get(id(devices))
+            if found is None:
+                found = shared[id(devices)] = self._devices(devices, self.allocator)
+            if isinstance(found, _OwnReason):
+                self._reasons[row] = found
+            else:
+                results.keep(row, found)
+
+    def _devices(self, devices: NodeDevices, allocator: DeviceAllocator) -> Solution | str:
         most = min(MOST_STEPS, self._steps_left)
         try:
-            solution, steps = self.allocator.allocate(self.to_allocate, devices, most)
+            solution, steps = allocator.allocate(self.to_allocate, devices, most)
         except SearchLimitError:
             self._steps_left -= most
-            return TIMED_OUT
+            return _OwnReason(TIMED_OUT)
         except AllocationError as error:
-            return str(error)
+            return _OwnReason(error)
         self._steps_left -= steps
         if solution is None:
             return INVALID_POOLS if any(pool.invalid for pool in devices.pools) else CANNOT_ALLOCATE
         return solution
+
+
+class _OwnReason(str):
+    """A reason that names the claim, or that comes of the pod's limit of steps: other pods can't share it."""
+
+    __slots__ = ()
 
 
 def _points(claim: ResourceClaim, chosen: Sequence[int]) -> int:

@@ -8,6 +8,8 @@ Extended resources of a DeviceClass are not read here.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -27,6 +29,7 @@ from tidelock.framework.api import (
     SKIP_ALIKE,
     SUCCESS,
     Code,
+    Counts,
     EnqueueExtensions,
     Filter,
     FilterResult,
@@ -46,18 +49,33 @@ from tidelock.framework.api import (
 from tidelock.framework.config_file import parse_duration
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import DecisionTime
-from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.framework.devices_to_hold import DevicesToHold
+from tidelock.framework.events import (
+    RESERVATION_FREED,
+    Action,
+    ClusterEvent,
+    Registration,
+    Resource,
+)
+from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args, refuse_args
+from tidelock.ledger.messages import devices_text
+from tidelock.ledger.owners.matching import is_owner
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
-from tidelock.model.resource_claims import ResourceClaim
+from tidelock.model.resource_claims import ResourceClaim, ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, ReservedClaims
+from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
 from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations
-from tidelock.plugins.dynamic_resources.pod_claims import resource_claims_of
+from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
+from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
+from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
 from tidelock.plugins.dynamic_resources.selectors import compile_selector
 
-_OF_RESERVATION = "spec.resourceClaims: a reservation holds no devices"
+_NAMED_RESERVATIONS = 16
 _NO_HELP = PostFilterResult(Status(Code.UNSCHEDULABLE))
 _DEALLOCATED = Status(Code.UNSCHEDULABLE, ("deallocation of ResourceClaim completed",))
 
@@ -97,24 +115,26 @@ class DynamicResources(
             objects.device_classes,
             objects.device_taint_rules,
         )
+        self._reserved = objects.resource_claims.reserved
         self._pools = objects.resource_slices.pools
         self._selection = DeviceSelection(compile_selector)
+        self._results = ResultsByKind(
+            partial(SearchResults, handle.columns, self._pools, self._claims), self._classes, self._rules
+        )
         self._writer = ClaimWriter(self._claims, handle.api, self._binding_timeout)
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Keep a pod until all of its claims exist."""
         if not pod.spec.resource_claims:
             return SUCCESS
-        claims = resource_claims_of(pod, self._claims)
+        claims = resource_claims_of(pod, self.handle.objects)
         return _refused(claims) if isinstance(claims, str) else SUCCESS
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Look at the claims. Skip pods without any."""
         if not pod.spec.resource_claims:
             return SKIP_ALIKE
-        if isinstance(pod, ReservePod):
-            return _refused(_OF_RESERVATION)
-        claims = resource_claims_of(pod, self._claims)
+        claims = resource_claims_of(pod, self.handle.objects)
         if isinstance(claims, str):
             return _refused(claims)
         if not claims:
@@ -131,9 +151,20 @@ class DynamicResources(
             if claim.allocation is not None and readiness(claim, now, self._binding_timeout) in unready
         )
         self._selection.begin()
-        allocator = DeviceAllocator(self._claims.allocated(), self._selection, tuple(self._rules.all()))
-        found = NodeAllocations(tuple(claims), to_allocate, allocator, self._pools, stuck)
+        found = NodeAllocations(
+            tuple(claims),
+            to_allocate,
+            DeviceAllocator(self._claims.allocated, self._selection, tuple(self._rules.all())),
+            self._pools,
+            self.handle.columns,
+            self._results.of(to_allocate),
+            stuck,
+            own_devices(state, pod, self.handle.reservations) if self._reserved else {},
+            names_in_pod(pod),
+        )
         state.write(found, temporary=True)
+        if isinstance(pod, ReservePod):
+            state.write(DevicesToHold(partial(devices_to_hold, found)))
         return SUCCESS
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
@@ -145,13 +176,32 @@ class DynamicResources(
             if not reached.all():
                 found.unavailable.add(index)
             mask &= reached
-        for row in mask.nonzero()[0].tolist():
-            mask[row] = found.fits(snapshot.nodes[row])
-        return mask
+        return found.fitting(snapshot, mask)
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return whether a claim is out of reach, or why one can't be allocated."""
         return (state.expect(NodeAllocations).reason(snapshot.nodes[row]),)
+
+    def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
+        """Return the devices that reservations on a node hold for others."""
+        if not self._reserved:
+            return ""
+        own, name = state.expect(OwnReservations), snapshot.nodes[row].name
+        return ", ".join(
+            f"{devices_text(entry.devices)} reserved by {entry.key}"
+            for entry in islice(self.handle.reservations.held_on(name), _NAMED_RESERVATIONS)
+            if entry.devices and entry not in own
+        )
+
+    def among_equals(
+        self, state: CycleState, pod: Pod, snapshot: Snapshot, counts: Counts, first: Node
+    ) -> Counts:
+        """Keep as many on each node as get devices beside each other."""
+        found = state.read(NodeAllocations)
+        if found is None or not found.to_allocate:
+            return counts
+        claims, allocator, allocated = found.to_allocate, found.allocator, self._claims.allocated
+        return beside_each_other(claims, allocator, allocated, self._pools, snapshot, counts, first)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return False: the devices of an evicted pod are free only once its claim is."""
@@ -166,7 +216,7 @@ class DynamicResources(
     ) -> PostFilterResult:
         """Free the devices of one claim that no other pod uses, if they are out of reach on some node."""
         found = state.read(NodeAllocations)
-        if found is None:
+        if found is None or isinstance(pod, ReservePod):
             return _NO_HELP
         for index in sorted(found.unavailable):
             claim = found.claims[index]
@@ -204,6 +254,9 @@ class DynamicResources(
             return SUCCESS
         allocations = {}
         if found.to_allocate:
+            if node_name in found.own:
+                entries = state.expect(OwnReservations).on_node[node_name]
+                found.set_own(node_name, devices_taken(entries, pod, node_name, self.handle.reservations))
             solution = found.solution(node_name)
             if solution is None:
                 return Status(Code.ERROR, ("claim allocation not found for node",))
@@ -254,6 +307,9 @@ class DynamicResources(
                 ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
                 self._has_claims,
             ),
+            Registration(ClusterEvent(Resource.RESOURCE_CLAIM_TEMPLATE, changes), _names_template),
+            Registration(ClusterEvent(Resource.RESERVATION, Action.ACTIVE), _is_owner),
+            Registration(RESERVATION_FREED, _held_devices),
             Registration(ClusterEvent(Resource.DEVICE_CLASS, changes)),
             Registration(ClusterEvent(Resource.RESOURCE_SLICE, changes)),
             Registration(ClusterEvent(Resource.DEVICE_TAINT_RULE, Action.UPDATE | Action.DELETE)),
@@ -264,7 +320,7 @@ class DynamicResources(
         freed = old is not None and old.allocation is not None
         if new is None:
             return freed
-        claims = resource_claims_of(pod, self._claims)
+        claims = resource_claims_of(pod, self.handle.objects)
         if isinstance(claims, str):
             return False
         if freed and new.allocation is None:
@@ -274,7 +330,24 @@ class DynamicResources(
         return old is None or old.status != new.status
 
     def _has_claims(self, pod: Pod, _: Pod | None, new: Pod) -> bool:
-        return not isinstance(resource_claims_of(new, self._claims), str)
+        return not isinstance(resource_claims_of(new, self.handle.objects), str)
+
+
+def _names_template(pod: Pod, _: ResourceClaimTemplate | None, new: ResourceClaimTemplate) -> bool:
+    """Return whether a reservation holds devices for claims from a template."""
+    names = (each.resource_claim_template_name for each in pod.spec.resource_claims)
+    same = isinstance(pod, ReservePod) and pod.meta.namespace == new.meta.namespace
+    return same and new.meta.name in names
+
+
+def _is_owner(pod: Pod, _: ReservationInfo | None, new: ReservationInfo) -> bool:
+    return is_owner(pod, new.key, new.reservation.spec)
+
+
+def _held_devices(_pod: Pod, old: ReservationInfo, _new: ReservationInfo) -> bool:
+    """Return whether a reservation that has freed capacity can have held devices."""
+    pod = old.reservation.pod
+    return pod is None or bool(pod.spec.resource_claims)
 
 
 def _refused(reason: str) -> Status:

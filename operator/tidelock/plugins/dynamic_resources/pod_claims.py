@@ -1,15 +1,18 @@
 """The claims of a pod, as far as they exist.
 
-Semantics of Kubernetes 1.37, dynamic-resource-allocation/resourceclaim.
+Semantics of Kubernetes 1.37, dynamic-resource-allocation/resourceclaim. A reserve pod has the claims that
+would be created for its pod.
 """
 
-from tidelock.cluster.index.devices import ResourceClaims
+from tidelock.cluster.objects import Objects
+from tidelock.model.meta import ObjectMeta
 from tidelock.model.pod_limits import LIMITS, RESOURCE_CLAIMS, excess
 from tidelock.model.pods import Pod
-from tidelock.model.resource_claims import PodResourceClaim, ResourceClaim
+from tidelock.model.reserve_pod import ReservePod
+from tidelock.model.resource_claims import PodResourceClaim, ResourceClaim, most_devices
 
 
-def resource_claims_of(pod: Pod, claims: ResourceClaims) -> list[ResourceClaim] | str:
+def resource_claims_of(pod: Pod, objects: Objects) -> list[ResourceClaim] | str:
     """Return the claims of a pod in the order of its spec, or why it has to wait for one of them.
 
     A claim that a controller found unnecessary is left out.
@@ -23,13 +26,41 @@ def resource_claims_of(pod: Pod, claims: ResourceClaims) -> list[ResourceClaim] 
             return problem
         if name is None:
             continue
-        claim = claims.get(name, pod.meta.namespace)
-        if claim is None:
-            return f'could not find ResourceClaim "{pod.meta.namespace}/{name}"'
+        claim = _find(name, each, pod, objects)
+        if isinstance(claim, str):
+            return claim
         if problem := _problem(claim, pod, own=own):
             return problem
         found[name] = claim
     return list(found.values())
+
+
+def devices_asked(pod: ReservePod, objects: Objects) -> dict[str, int]:
+    """Return how many devices a reservation would hold at most, by the resource of their class.
+
+    Claims that have devices need none, and an unknown claim is not counted.
+    """
+    found = resource_claims_of(pod, objects)
+    claims = [] if isinstance(found, str) else [each for each in found if each.allocation is None]
+    return most_devices(request for claim in claims for request in claim.spec.devices.requests)
+
+
+def names_in_pod(pod: Pod) -> dict[str, str]:
+    """Return the names of claims in the spec of their pod, by the names of the claims."""
+    names = ((_name_of(each, pod)[0], each.name) for each in pod.spec.resource_claims)
+    return {name: in_pod for name, in_pod in names if name is not None}
+
+
+def _find(name: str, wanted: PodResourceClaim, pod: Pod, objects: Objects) -> ResourceClaim | str:
+    """Return a claim, or that it is missing. For a reserve pod, one is made from its template."""
+    namespace, template_name = pod.meta.namespace, wanted.resource_claim_template_name
+    if not isinstance(pod, ReservePod) or template_name is None:
+        claim = objects.resource_claims.get(name, namespace)
+        return f'could not find ResourceClaim "{namespace}/{name}"' if claim is None else claim
+    template = objects.resource_claim_templates.get(template_name, namespace)
+    if template is None:
+        return f'could not find ResourceClaimTemplate "{namespace}/{template_name}"'
+    return template.claim(ObjectMeta(name, namespace, f"{pod.uid}/{wanted.name}"))
 
 
 def _name_of(wanted: PodResourceClaim, pod: Pod) -> tuple[str | None, bool, str]:
@@ -39,6 +70,8 @@ def _name_of(wanted: PodResourceClaim, pod: Pod) -> tuple[str | None, bool, str]
     if wanted.resource_claim_template_name is None:
         about = f'pod "{pod.key}", spec.resourceClaim "{wanted.name}"'
         return None, False, f"{about}: none of the supported fields are set"
+    if isinstance(pod, ReservePod):
+        return f"{pod.meta.name}/{wanted.name}", False, ""  # which no existing claim has
     for status in pod.status.resource_claim_statuses:
         if status.name == wanted.name:
             return status.resource_claim_name, True, ""

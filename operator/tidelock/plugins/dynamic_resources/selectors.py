@@ -18,11 +18,29 @@ def compile_selector(expression: str) -> CompiledSelector:
 
     def matches(driver: str, device: Device) -> tuple[bool, int]:
         try:
-            return selector.evaluate(_seen_by_selectors(driver, device))
+            return selector.evaluate(_LAST.seen(driver, device))
         except EvaluationError as error:
             raise SelectorError(str(error)) from error
 
     return matches
+
+
+class _LastDevice:
+    """The device that was looked at last: several expressions are asked about one after the other."""
+
+    def __init__(self) -> None:
+        self._device: Device | None = None
+        self._driver = ""
+        self._seen = SelectedDevice("")
+
+    def seen(self, driver: str, device: Device) -> SelectedDevice:
+        """Return a device as selectors see it."""
+        if device is not self._device or driver != self._driver:
+            self._device, self._driver, self._seen = device, driver, _seen_by_selectors(driver, device)
+        return self._seen
+
+
+_LAST = _LastDevice()
 
 
 def _seen_by_selectors(driver: str, device: Device) -> SelectedDevice:

@@ -57,7 +57,7 @@ class CapacityEvents:
                 freed = not covers(claimed_by.pod.requests, taken_over)
             else:
                 freed = not covers(change.after, change.before)
-            if freed:
+            if freed or change.devices_freed:
                 self._queue.notify(RESERVATION_FREED, entry, entry, now)
             self._notify_of_reserve_pod(change, now, claimed_by)
         for pod in self._cache.nominator.ended.take():

@@ -24,6 +24,7 @@ from tidelock.model.failures import OnFailure, log_failure, raise_failure
 from tidelock.model.instants import earliest
 from tidelock.model.pods import Pod
 from tidelock.plugins.default_preemption.plugin import DefaultPreemption
+from tidelock.plugins.dynamic_resources.pod_claims import devices_asked
 from tidelock.scheduler.core.backfill import Backfill
 from tidelock.scheduler.core.capacity_events import CapacityEvents
 from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
@@ -40,6 +41,7 @@ from tidelock.scheduler.core.pod_scheduler import PodScheduler
 from tidelock.scheduler.core.preemption import PreemptionAttempt, Preemptor
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 from tidelock.scheduler.core.reservation_scheduler import ReservationScheduler
+from tidelock.scheduler.core.taken_devices import TakenDevices
 from tidelock.scheduler.defrag.controller import DefragmentationController, MigrationTask
 from tidelock.scheduler.defrag.planner import DefragmentationPlanner
 
@@ -124,6 +126,7 @@ class Decider:
         self.reservation_cycle = ReservationCycle(self.cache, self.ledger, self.pipeline, self._preemptor)
         self._parts = Parts(self.ledger, on_failure)
         self._capacity_events = CapacityEvents(self.ledger, self.cache, self.queue)
+        self.taken_devices = TakenDevices(self.ledger, self.cache, self.queue, self.objects)
         self._make_planners(handle, earmark_after, on_plugin_failure)
         self.reservation_scheduler = ReservationScheduler(
             self.ledger,
@@ -194,6 +197,8 @@ class Decider:
             return None  # no decision is made while reservations that have ended still hold capacity
         parts, reservations, events = self._parts, self.reservation_scheduler, self._capacity_events
         skipped = bool(parts)  # a part that was skipped may be tried again
+        if self.taken_devices.pending or skipped:
+            parts.run("devices", self.taken_devices.settle, now)
         reservations.look_for_owners(now)
         reservations.wake_rested(now)
         if reservations.pending or skipped:
@@ -300,7 +305,10 @@ def _make_ledger(
         cache.columns,
         nominator=cache.nominator,
         reserve_pods=cache.reserve_pods,
-        quotas=Quotas(objects.reservation_quotas, objects.resource_quotas),
+        reserved_devices=objects.resource_claims.reserved,
+        quotas=Quotas(
+            objects.reservation_quotas, objects.resource_quotas, lambda pod: devices_asked(pod, objects)
+        ),
         pods_on=cache.pods_on,
         epoch=epoch,
         move_after=move_after,

@@ -21,10 +21,9 @@ from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Group, GroupKey, is_placed_together
 from tidelock.model import reasons
-from tidelock.model.nodes import Node
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.packing import Search, begin_search
-from tidelock.scheduler.core.reservation_cycle import ReservationCycle
+from tidelock.scheduler.core.reservation_cycle import ReservationCycle, Site
 
 # After so many members that were tried the search for a domain goes on in a later step.
 _TRIES_A_STEP = 64
@@ -46,7 +45,7 @@ class _Lack:
 class _Layout:
     """Which members would be where, and which nowhere."""
 
-    found: list[tuple[ReservationInfo, Node]]
+    found: list[tuple[ReservationInfo, Site]]
     lacks: list[_Lack]
 
 
@@ -163,10 +162,10 @@ class GangScheduler:
             fewest: Mask = fits & (members == members[fits].min())
             return fewest
 
-        def spread(entry: ReservationInfo) -> Node | Diagnosis:
+        def spread(entry: ReservationInfo) -> Site | Diagnosis:
             answer = seek(entry, among=label.borne, narrow=narrow)
-            if isinstance(answer, Node):
-                counts[label.code_of[answer.meta.labels[key]] + 1] += 1
+            if isinstance(answer, Site):
+                counts[label.code_of[answer.node.meta.labels[key]] + 1] += 1
             return answer
 
         return self._try(group, spread)
@@ -179,8 +178,8 @@ class GangScheduler:
                 self._refuse(group, layout.lacks[-1], now)
             return
         group.tried_first = ()
-        for entry, node in layout.found:
-            self._ledger.placement.admit(entry, node, now)
+        for entry, site in layout.found:
+            self._ledger.placement.admit(entry, site.node, now, site.devices)
         for lack in layout.lacks:
             if not lack.over_quota or self._ledger.admission.within_quota(lack.entry, now):
                 self._cycle.refuse(lack.entry, lack.diagnosis, now)
@@ -205,9 +204,9 @@ class GangScheduler:
         self._ledger.waiting_reservations.retry(group.waiting[:1])
         return True
 
-    def _try(self, group: Group, seek: Callable[[ReservationInfo], Node | Diagnosis]) -> _Layout:
+    def _try(self, group: Group, seek: Callable[[ReservationInfo], Site | Diagnosis]) -> _Layout:
         """Try each member beside all before it, until too many do not fit."""
-        found: list[tuple[ReservationInfo, Node]] = []
+        found: list[tuple[ReservationInfo, Site]] = []
         lacks: list[_Lack] = []
         beside, spare = Charge(), group.spare
         with self._ledger.holdings.trials.place() as count:
@@ -215,10 +214,10 @@ class GangScheduler:
                 self.tries += 1
                 if problem := self._ledger.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
-                elif isinstance(answer := seek(entry), Node):
+                elif isinstance(answer := seek(entry), Site):
                     found.append((entry, answer))
-                    count(entry, answer)
-                    beside += Charge.asked_for(entry)
+                    count(entry, *answer)
+                    beside += self._ledger.quotas.asked(entry)
                 else:
                     lacks.append(_Lack(entry, len(found), answer))
                 if len(lacks) > spare:
@@ -235,7 +234,7 @@ class GangScheduler:
                 group.over_quota = True
                 self._refuse(group, _excess(entry, number, problem), now)
                 return True
-            beside += Charge.asked_for(entry)
+            beside += self._ledger.quotas.asked(entry)
         return False
 
     def _refuse(self, group: Group, lack: _Lack, now: float) -> None:

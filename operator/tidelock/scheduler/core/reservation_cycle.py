@@ -4,6 +4,7 @@ Nothing here waits or does I/O, so a cycle is one step of the serial decision lo
 """
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tidelock.cluster.columns import Rows
 from tidelock.cluster.index.labels import Label
 from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Counts, Mask
+from tidelock.framework.devices_to_hold import DevicesToHold
 from tidelock.framework.profile import Profile
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.lifecycle import lifetime
@@ -19,6 +21,7 @@ from tidelock.ledger.owners.matching import owner_names, owners_among
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase, ReservationSpec
+from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod, pinned_to
@@ -31,6 +34,13 @@ from tidelock.scheduler.core.preemption import Preemptor
 # Nodes with owners that are tried for a reusable reservation. A try counts as so many compared pods.
 _MOST_HOMES = 32
 _A_HOME = 64
+
+
+class Site(NamedTuple):
+    """The place of a reservation: a node, and devices to which the node has access."""
+
+    node: Node
+    devices: tuple[ReservedDevice, ...] = ()
 
 
 class ReservationCycle:
@@ -57,7 +67,8 @@ class ReservationCycle:
         """
         with self.evaluate(profile, entry, now) as evaluation:
             node = self.find(entry, evaluation)
-            if node is None:
+            site = None if node is None else _site(evaluation, node)
+            if site is None:
                 diagnosis, pod = evaluation.diagnose(), evaluation.pod
                 if _may_preempt(entry, pod):
                     result = self._preemptor.run_post_filters(evaluation)
@@ -68,7 +79,7 @@ class ReservationCycle:
                     self._cache.nominator.remove(pod.uid)
                 self.refuse(entry, diagnosis, now)
                 return diagnosis
-        self._ledger.placement.admit(entry, node, now)
+        self._ledger.placement.admit(entry, site.node, now, site.devices)
         return None
 
     def evaluate(self, profile: Profile, entry: ReservationInfo, now: float) -> Evaluation:
@@ -94,7 +105,7 @@ class ReservationCycle:
         now: float,
         among: Mask | None = None,
         narrow: Callable[[Mask], Mask] | None = None,
-    ) -> Node | Diagnosis:
+    ) -> Site | Diagnosis:
         """Return the best node for a reservation that waits for its first capacity. Nothing is held.
 
         Args:
@@ -109,7 +120,8 @@ class ReservationCycle:
             fits = evaluation.filter(among=among).fits
             if narrow is not None and fits.any():
                 fits = narrow(fits)
-            return evaluation.choose(fits) or evaluation.diagnose()
+            node = evaluation.choose(fits)
+            return evaluation.diagnose() if node is None else _site(evaluation, node)
 
     def capacities(self, profile: Profile, entry: ReservationInfo, now: float) -> Counts:
         """Return for each node how many reservations like a waiting one it can take at most."""
@@ -176,6 +188,12 @@ class ReservationCycle:
         self.compared += len(candidates)
         owners = owners_among(spec, [each.pod for each in candidates])
         return [each for each in candidates if each.pod.uid in owners]
+
+
+def _site(evaluation: Evaluation, node: Node) -> Site:
+    """Return a node that fits, with the devices that the reservation would hold there."""
+    found = evaluation.state.read(DevicesToHold)
+    return Site(node, () if found is None else found.on(node.name))
 
 
 def placed_reserve_pod(entry: ReservationInfo) -> ReservePod:

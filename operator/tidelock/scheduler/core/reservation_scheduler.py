@@ -14,6 +14,7 @@ from tidelock.ledger.sets.groups import Group
 from tidelock.model import reasons
 from tidelock.model.failures import Attempt, OnFailure
 from tidelock.model.meta import Key, ObjectMeta
+from tidelock.plugins.dynamic_resources.plugin import DynamicResources
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
 from tidelock.scheduler.core.bound_owners import look_for_owner
@@ -31,7 +32,7 @@ COMPARED_A_STEP = 2048
 """Most pods that a step compares with selectors of reservations for reuse: 10,000 take up to 60 ms."""
 
 # A rejection by these plugins may not hold for an equal reservation of another namespace.
-_NAMESPACE_DEPENDENT = frozenset({InterPodAffinity.name, PodTopologySpread.name})
+_NAMESPACE_DEPENDENT = frozenset({DynamicResources.name, InterPodAffinity.name, PodTopologySpread.name})
 # Seconds after which a reservation is retried if evictions were tried on some of the nodes only.
 _RETRY = 1.0
 

@@ -58,6 +58,7 @@ _RESOURCES = {
     "volume_attachments": Resource.VOLUME_ATTACHMENT,
     "pod_groups": Resource.POD_GROUP,
     "resource_claims": Resource.RESOURCE_CLAIM,
+    "resource_claim_templates": Resource.RESOURCE_CLAIM_TEMPLATE,
     "resource_slices": Resource.RESOURCE_SLICE,
     "device_classes": Resource.DEVICE_CLASS,
     "device_taint_rules": Resource.DEVICE_TAINT_RULE,

@@ -31,7 +31,7 @@ from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.quotas import decode_reservation_quota, decode_resource_quota
 from tidelock.model.raw import keeping_raw
 from tidelock.model.reservation import decode_reservation
-from tidelock.model.resource_claims import decode_resource_claim
+from tidelock.model.resource_claims import decode_resource_claim, decode_resource_claim_template
 from tidelock.model.storage import (
     decode_attachment,
     decode_capacity,
@@ -94,6 +94,10 @@ OTHERS: dict[str, tuple[ApiResource, Decode]] = {
     "resource_claims": (
         ApiResource(_DEVICES, "v1", "resourceclaims", "ResourceClaim"),
         decode_resource_claim,
+    ),
+    "resource_claim_templates": (
+        ApiResource(_DEVICES, "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
+        decode_resource_claim_template,
     ),
     "resource_slices": (
         ApiResource(_DEVICES, "v1", "resourceslices", "ResourceSlice", namespaced=False),

@@ -20,7 +20,6 @@ from devices import (
 from tidelock.framework.api import Code
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.model.pods import Pod
-from tidelock.model.reserve_pod import reserve_pod_of
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, INVALID_POOLS, NOT_AVAILABLE
 from unit.plugins.dynamic_resources.cluster import Cluster
 
@@ -44,11 +43,6 @@ def test_pods_without_claims_are_skipped() -> None:
     judged = Cluster().judge(pod())
     assert (judged.status.code, judged.status.cacheable) == (Code.SKIP, True)
     assert Cluster().plugin.pre_enqueue(pod()).ok
-
-
-def test_a_reservation_for_a_pod_with_claims_is_refused() -> None:
-    reserve_pod = reserve_pod_of(WANTING.meta, WANTING.spec, {})
-    assert refusal(Cluster(), reserve_pod) == "spec.resourceClaims: a reservation holds no devices"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""The results of the searches for devices, which pods with equal claims share.
+
+A result depends on the claims' specs, their classes and the taint rules, which are the same for equal claims,
+and on the devices of the node and their use. So only nodes where the latter have changed are searched again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tidelock.cluster.columns import Columns, Part, Rows
+from tidelock.cluster.index.devices import ResourceClaims
+from tidelock.cluster.lister import Lister
+from tidelock.devices.allocator import Solution
+from tidelock.devices.pools import ResourcePools
+from tidelock.devices.requests import PreparedClaim
+from tidelock.framework.api import Mask
+from tidelock.model.devices import DeviceClass, DeviceTaintRule
+
+# Kinds of claims that are remembered. Each costs up to some hundred bytes a node.
+_MOST_KINDS = 16
+
+
+class SearchResults:
+    """The result of each node for claims of one kind, by the rows of the columns.
+
+    Attributes:
+        fits: the nodes that are known to have devices for the claims.
+
+    """
+
+    def __init__(self, columns: Columns, pools: ResourcePools, claims: ResourceClaims) -> None:
+        self._columns = columns
+        self._pools = pools
+        self._claims = claims
+        self._version = -1
+        self._clock = self._slices_clock = self._use_clock = 0
+        self._found: npt.NDArray[np.object_] = np.empty(0, np.object_)
+        self._stale: Mask = np.zeros(0, np.bool_)
+        self.fits: Mask = np.zeros(0, np.bool_)
+
+    def renew(self) -> None:
+        """Note which results may have changed."""
+        columns = self._columns
+        if columns.version != self._version:
+            self._resize(len(columns))
+            self._forget(columns.changed(self._clock))
+        self._version, self._clock = columns.version, columns.clock
+        self._renew_nodes(self._pools.changes.since(self._slices_clock))
+        self._slices_clock = self._pools.changes.clock
+        used = self._claims.changes.since(self._use_clock)
+        for pool in used if used is not None else [None]:
+            self._renew_nodes(None if pool is None else self._pools.nodes_of(pool))
+        self._use_clock = self._claims.changes.clock
+
+    def stale(self, rows: Rows) -> list[int]:
+        """Return those of some rows that have to be searched."""
+        found: list[int] = rows[self._stale[rows]].tolist()
+        return found
+
+    def of(self, row: int) -> Solution | str | None:
+        """Return the devices of a node or the reason for which it has none, or None if it is stale."""
+        result: Solution | str = self._found[row]
+        return None if self._stale[row] else result
+
+    def keep(self, row: int, result: Solution | str) -> None:
+        """Keep a result until the devices of the node or their use change."""
+        self._found[row] = result
+        self.fits[row] = isinstance(result, Solution)
+        self._stale[row] = False
+
+    def _resize(self, count: int) -> None:
+        known = min(count, len(self._stale))
+        found, fits = np.empty(count, np.object_), np.zeros(count, np.bool_)
+        stale = np.ones(count, np.bool_)
+        found[:known], fits[:known], stale[:known] = (
+            self._found[:known],
+            self.fits[:known],
+            self._stale[:known],
+        )
+        self._found, self.fits, self._stale = found, fits, stale
+
+    def _renew_nodes(self, names: Collection[str] | None) -> None:
+        if names is None:
+            self._forget(slice(None))
+            return
+        for name in names:
+            row = self._columns.row_of.get(name)
+            if row is not None:
+                self._forget(row)
+
+    def _forget(self, part: Part) -> None:
+        self._stale[part] = True
+        self.fits[part] = False
+
+
+class ResultsByKind:
+    """The results for the kinds of claims that came last."""
+
+    def __init__(
+        self, make: Callable[[], SearchResults], classes: Lister[DeviceClass], rules: Lister[DeviceTaintRule]
+    ) -> None:
+        """Take a way to begin results, and everything else that they depend on."""
+        self._make = make
+        self._classes = classes
+        self._rules = rules
+        self._kinds: OrderedDict[Hashable, SearchResults] = OrderedDict()
+
+    def of(self, claims: Sequence[PreparedClaim]) -> SearchResults:
+        """Return the results for claims, as far as they are known."""
+        specs = tuple(msgspec.msgpack.encode(each.claim.spec) for each in claims)
+        key = (self._classes.version, self._rules.version, specs)
+        results = self._kinds.get(key)
+        if results is None:
+            results = self._kinds[key] = self._make()
+            if len(self._kinds) > _MOST_KINDS:
+                self._kinds.popitem(last=False)
+        else:
+            self._kinds.move_to_end(key)
+        results.renew()
+        return results

@@ -1,0 +1,261 @@
+"""Reservations with devices beside pods with claims, in any order of events, with restarts.
+
+The scalar oracle is a list of who has which device, made anew from claims and reservations after each move.
+"""
+
+from collections import defaultdict
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from builders import NAMESPACE, Json, encode, pod, reservation_json
+from devices import claim_json, claim_template, claiming_from, pod_template, put, request, wanting
+from tidelock.ledger.output.status import render_reservation
+from tidelock.model.api.reservation import Phase
+from tidelock.model.meta import Key
+from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.reservation import decode_reservation
+from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
+from tidelock.scheduler.core.cycle import AssumedPod
+from unit.scheduler.device_core import DeviceCore, held
+
+NODES = ("node-a", "node-b")
+NAMES = st.sampled_from(["web-0", "web-1", "web-2"])
+KINDS = st.sampled_from([("one",), ("one",), ("two",), ("one", "two")])
+LIVES: st.SearchStrategy[Json] = st.sampled_from(
+    [{}, {}, {"reuse": "Always"}, {"ttlSeconds": 30}, {"priority": 5}, {"borrowable": True}]
+)
+WORKLOAD = [{"selector": {"matchLabels": {"app": "web"}}}]
+EXAMPLES = 2_000 if settings.get_current_profile_name() == "explore" else 60
+ENDED = (Phase.CONSUMED, Phase.EXPIRED, Phase.REJECTED, Phase.LOST)
+
+
+class ReservedDevicesMachine(RuleBasedStateMachine):
+    """Two nodes with three devices each. The API server is a few dictionaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reservations: dict[str, Json] = {}
+        self.pods: dict[str, Pod] = {}
+        self.claims: dict[str, ResourceClaim] = {}
+        self.binding: dict[str, AssumedPod] = {}
+        self.versions = 0
+
+    @initialize()
+    def start(self) -> None:
+        self.core = DeviceCore(*NODES, devices=3, listed=False)
+        put(self.core.objects, claim_template("one"), claim_template("two", request("gpu", wanting(count=2))))
+        self.core.list_all()
+
+    # The API server.
+
+    def version(self) -> int:
+        self.versions += 1
+        return self.versions
+
+    def store_statuses(self) -> None:
+        """Write the statuses that have changed. Ended reservations are deleted, as their specs ask."""
+        for name, stored in list(self.reservations.items()):
+            entry = self.core.ledger.entries.get(Key(NAMESPACE, name))
+            if entry is None:
+                continue
+            stored["status"] = render_reservation(entry, self.core.clock.now())
+            stored["metadata"]["resourceVersion"] = str(self.version())
+            self.core.ledger.acknowledge(decode_reservation(encode(stored)))
+            if entry.phase in ENDED:
+                self.delete(name)
+
+    def delete(self, name: str) -> None:
+        del self.reservations[name]
+        self.core.event_handlers.reservations.remove(self.core.entry(name).reservation)
+
+    # Moves.
+
+    @rule(name=NAMES, kinds=KINDS, life=LIVES, workload=st.booleans())
+    def reserve(self, name: str, kinds: tuple[str, ...], life: Json, workload: bool) -> None:
+        owners: Json = {"owners": WORKLOAD} if workload else {"owner": name}
+        name = f"lock-{self.version()}"
+        plain = reservation_json(
+            name,
+            uid=name,
+            version=self.version(),
+            resources=None,
+            template=pod_template(*kinds),
+            **(life | owners),
+        )
+        self.reservations[name] = plain
+        self.core.event_handlers.reservations.upsert(None, decode_reservation(encode(plain)))
+
+    @precondition(lambda self: self.reservations)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        self.delete(data.draw(st.sampled_from(sorted(self.reservations))))
+
+    @rule(name=NAMES, kinds=KINDS, own=st.booleans(), borrows=st.booleans())
+    def create_pod(self, name: str, kinds: tuple[str, ...], own: bool, borrows: bool) -> None:
+        name = name if own else f"other-{name}"
+        if name in self.pods:
+            return
+        uid = f"{name}-{self.version()}"
+        annotations = {"tidelock.dev/borrows": "true"} if borrows else {}
+        labels = {"app": "web"} if own else {}
+        made = pod(name, uid=uid, labels=labels, annotations=annotations, **claiming_from(*kinds, pod=name))
+        self.pods[name] = made
+        for kind in kinds:
+            template = self.core.objects.resource_claim_templates.get(kind, NAMESPACE)
+            assert template is not None
+            plain = claim_json(f"{name}-{kind}", owner=name, version=self.version())
+            plain["metadata"]["ownerReferences"][0]["uid"] = uid
+            claim = replace(decode_resource_claim(encode(plain)), spec=template.spec.spec)
+            self.claims[claim.meta.name] = claim
+            put(self.core.objects, claim)
+        self.core.add(made)
+
+    @rule()
+    def decide(self) -> None:
+        for outcome in self.core.decide():
+            if isinstance(outcome, AssumedPod):
+                self.binding[outcome.pod.meta.name] = outcome
+        self.store_statuses()
+
+    @rule(seconds=st.sampled_from([1, 31, 400]))
+    def pass_time(self, seconds: int) -> None:
+        self.core.clock.advance(seconds)
+
+    @precondition(lambda self: self.binding)
+    @rule(data=st.data(), writes=st.booleans(), binds=st.booleans())
+    def finish_binding(self, data: st.DataObject, writes: bool, binds: bool) -> None:
+        """Bind a pod, or fail before or after its claims are written."""
+        name = data.draw(st.sampled_from(sorted(self.binding)))
+        assumed = self.binding.pop(name)
+        if writes or binds:
+            for claim in self.core.claims_of(assumed.pod):
+                allocation = self.core.objects.resource_claims.in_flight.get(claim.key)
+                if allocation is not None:
+                    stored = replace(claim, status=replace(claim.status, allocation=allocation))
+                    self.claims[claim.meta.name] = stored
+                    put(self.core.objects, stored)
+        if not binds:
+            self.core.decider.binding_failed(assumed, self.core.clock.now())
+            return
+        bound = assigned_to(assumed.pod, assumed.node_name)
+        self.pods[name] = bound
+        self.core.decider.bound(assumed, self.core.clock.now())
+        self.core.event_handlers.pods.upsert(assumed.pod, bound)
+        self.core.answer()
+        self.store_statuses()
+
+    @precondition(lambda self: self.pods.keys() - self.binding.keys())
+    @rule(data=st.data())
+    def end_pod(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.pods.keys() - self.binding.keys())))
+        gone = self.pods.pop(name)
+        for claim in self.core.claims_of(gone):
+            del self.claims[claim.meta.name]
+        self.core.end(gone)
+
+    @rule()
+    def restart(self) -> None:
+        """Begin again with what is stored. Bindings under way have failed."""
+        self.store_statuses()
+        now = self.core.clock.time
+        before = {name: held(self.core.entry(name)) for name in self.reservations}
+        self.binding.clear()
+        self.start_again(now)
+        for name, devices in before.items():
+            assert held(self.core.entry(name)) == devices
+
+    def start_again(self, now: float) -> None:
+        self.core = core = DeviceCore(*NODES, devices=3, listed=False)
+        core.clock.time = now
+        put(core.objects, claim_template("one"), claim_template("two", request("gpu", wanting(count=2))))
+        put(core.objects, *self.claims.values())
+        core.add(*self.pods.values())
+        for stored in self.reservations.values():
+            core.event_handlers.reservations.upsert(None, decode_reservation(encode(stored)))
+        core.list_all()
+        core.answer()
+
+    # The oracle.
+
+    def having(self) -> dict[str, list[tuple[str, str]]]:
+        """Return who has each device: claims with the names of their pods, and reservations."""
+        found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+        claims = self.core.objects.resource_claims
+        for claim in claims.all():
+            allocation = claim.allocation or claims.in_flight.get(claim.key)
+            owner = claim.meta.owner_references[0].name
+            for each in allocation.devices.results if allocation is not None else ():
+                found[each.device].append(("claim", owner))
+        for entry in self.core.ledger.entries.values():
+            for device in held(entry):
+                found[device].append(("lock", entry.key.name))
+        return found
+
+    def owns(self, name: str, lock: str) -> bool:
+        owners: Any = self.reservations[lock]["spec"]["owners"]
+        if owners == WORKLOAD:
+            return name.startswith("web-")
+        return bool(owners[0]["pod"]["name"] == name)
+
+    @invariant()
+    def no_device_is_given_twice(self) -> None:
+        """Check that a device has one claim and one reservation at most, of which the claim is an owner's."""
+        for device, users in self.having().items():
+            claims = [name for kind, name in users if kind == "claim"]
+            locks = [name for kind, name in users if kind == "lock"]
+            assert len(claims) <= 1, (device, users)
+            assert len(locks) <= 1, (device, users)
+            assert all(self.owns(name, lock) for name in claims for lock in locks), (device, users)
+
+    @invariant()
+    def reservations_hold_what_they_ask_for(self) -> None:
+        """Check that an active one has all devices on its node, and an ended or waiting one has none."""
+        wants = {"one": 1, "two": 2}
+        for entry in self.core.ledger.entries.values():
+            asked = entry.reservation.pod
+            assert asked is not None
+            number = sum(wants[each.name] for each in asked.spec.resource_claims)
+            if entry.phase in (Phase.ACTIVE, Phase.BOUND):
+                assert len(held(entry)) == number, entry.key
+                assert {each.device[0] for each in entry.devices} == {entry.node.removeprefix("node-")}
+            else:
+                assert not entry.devices, entry.key
+
+    @invariant()
+    def the_index_follows_the_records(self) -> None:
+        reserved = self.core.objects.resource_claims.reserved
+        entries = self.core.ledger.entries.values()
+        holders = {each.id: entry.uid for entry in entries for each in entry.devices}
+        assert bool(reserved) is bool(holders)
+        assert not reserved.any_contested
+        for device, uid in holders.items():
+            assert list(reserved.holders(device)) == [uid]
+        for entry in entries:
+            assert reserved.of(entry.uid) == entry.devices
+        having, in_use = self.having(), self.core.objects.resource_claims.allocated
+        pools = self.core.objects.resource_slices.pools
+        for node in self.core.decider.columns.nodes:
+            for each in pools.of(node).candidates:
+                assert in_use.users(each.id)[0] == len(having.get(each.id.device, [])), each.id
+
+    @invariant()
+    def an_owner_in_binding_has_the_devices_of_its_reservations(self) -> None:
+        """Check that the claims of an owner have exactly the devices that were held for them."""
+        for name, assumed in self.binding.items():
+            claim = self.core.ledger.claims.in_flight.get(assumed.pod.uid)
+            for entry in claim.entries if claim is not None else ():
+                asked = {each.name for each in assumed.pod.spec.resource_claims}
+                if entry.node == assumed.node_name and {each.claim for each in entry.devices} == asked:
+                    mine = self.core.devices_of(assumed.pod)
+                    others = [other for other in claim.entries if other is not entry and other.devices]
+                    assert others or mine == held(entry), (name, mine, held(entry))
+
+
+ReservedDevicesMachine.TestCase.settings = settings(
+    max_examples=EXAMPLES, stateful_step_count=25, deadline=None
+)
+TestReservedDevices = ReservedDevicesMachine.TestCase

@@ -1,0 +1,185 @@
+"""Held devices after restarts and in groups, and what users are told about them."""
+
+from typing import Any
+
+import pytest
+
+from builders import NOW, Json, reservation
+from devices import DRIVER, claim_template, pod_template, put, request, wanting
+from tidelock.model.api.reservation import Phase, ReservationSpec
+from unit.scheduler.device_core import DeviceCore, held
+from unit.scheduler.machinery import HELD
+
+FIRST: Json = {
+    "claim": "gpus",
+    "request": "gpu",
+    "deviceClassName": "gpu",
+    "driver": DRIVER,
+    "pool": "a",
+    "device": "a-0",
+}
+
+
+def holding(*devices: str, **status: Any) -> Json:
+    """Build the status of a reservation that an earlier process has given devices of node-a."""
+    return HELD | {"devices": [FIRST | {"device": each} for each in devices]} | status
+
+
+def restarted(core: DeviceCore, *names: str, **status: Any) -> None:
+    """List reservations with these statuses, and everything else."""
+    for name in names:
+        made = status.get(name.replace("-", "_"), holding("a-1"))
+        core.reservation(name, resources=None, template=pod_template("gpus"), status=made, owner=name)
+    core.list_all()
+    core.decide()
+
+
+@pytest.mark.parametrize("phase", ["Active", "Bound"])
+def test_a_restart_restores_the_held_devices_before_the_first_decision(phase: str) -> None:
+    core = DeviceCore(listed=False)
+    core.pod("stranger-0")
+    core.pod("stranger-1")
+
+    restarted(core, "lock", lock=holding("a-0", phase=phase))
+
+    assert held(core.entry()) == {"a-0"}
+    strangers = [core.cache.get(f"uid-stranger-{number}") for number in (0, 1)]
+    assert [each is not None for each in strangers] == [True, False]
+    assert core.status()["devices"] == [FIRST]
+
+
+def test_a_restored_owner_gets_the_device_of_the_status() -> None:
+    core = DeviceCore(devices=3, listed=False)
+    restarted(core, "web-0", web_0=holding("a-2"))
+
+    assert core.devices_of(core.placed("web-0").pod) == {"a-2"}
+
+
+def test_a_device_of_a_claim_that_the_spec_no_longer_has_is_not_restored() -> None:
+    core = DeviceCore(listed=False)
+    devices = [FIRST, FIRST | {"claim": "former", "device": "a-1"}]
+    restarted(core, "lock", lock=HELD | {"devices": devices})
+
+    assert held(core.entry()) == {"a-0"}
+
+
+def test_of_two_reservations_with_one_device_the_newer_one_waits() -> None:
+    core = DeviceCore(devices=1, listed=False)
+    later = holding("a-0", activatedAt="2027-01-15T07:59:30Z")
+
+    restarted(core, "first", "second", first=holding("a-0"), second=later)
+
+    first, second = core.entry("first"), core.entry("second")
+    assert (held(first), first.phase) == ({"a-0"}, Phase.ACTIVE)
+    assert (held(second), second.phase) == (set(), Phase.PENDING)
+
+
+@pytest.mark.parametrize("amount", ["x", "1.2.3"])
+def test_a_status_with_a_bad_amount_is_not_trusted(amount: str) -> None:
+    core = DeviceCore(devices=1, listed=False)
+    devices = [FIRST | {"shareID": "x", "consumedCapacity": {"memory": amount}}]
+
+    restarted(core, "lock", lock=HELD | {"devices": devices})
+
+    assert held(core.entry()) == {"a-0"}  # decided again
+
+
+def member(core: DeviceCore, number: int, members: int, **fields: Any) -> None:
+    group = {"name": "train", "uid": "uid-train", "members": members, "minMembers": members}
+    fields = {"resources": None, "template": pod_template("gpus"), "group": group} | fields
+    core.reservation(f"train-{number}", owner=f"web-{number}", **fields)
+
+
+def test_the_members_of_a_group_hold_different_devices_or_none() -> None:
+    core = DeviceCore("node-a", "node-b")
+    for number in range(4):
+        member(core, number, 4)
+    core.decide()
+    entries = [core.entry(f"train-{number}") for number in range(4)]
+    assert sorted(name for each in entries for name in held(each)) == ["a-0", "a-1", "b-0", "b-1"]
+
+
+def test_a_group_that_lacks_one_device_holds_none() -> None:
+    core = DeviceCore()
+    for number in range(3):
+        member(core, number, 3)
+    core.decide()
+
+    entries = [core.entry(f"train-{number}") for number in range(3)]
+    assert [held(each) for each in entries] == [set()] * 3
+    assert not core.objects.resource_claims.reserved
+    assert "2 fit" in entries[0].message
+    core.bind(core.placed("stranger-0"))  # trials left nothing behind
+    core.bind(core.placed("stranger-1"))
+
+
+def test_a_refused_pod_is_told_which_reservations_hold_the_devices() -> None:
+    core = DeviceCore(devices=1)
+    core.lock()
+    core.pod("stranger-0")
+
+    message = core.refuse().diagnosis.message
+
+    assert f"node-a: device {DRIVER}/a/a-0 reserved by shop/lock" in message
+
+
+def test_a_reservation_names_the_first_devices_of_many() -> None:
+    core = DeviceCore(devices=5)
+    put(core.objects, claim_template("gpus", request("gpu", wanting(count=5))))
+
+    message = core.lock().message
+
+    names = ", ".join(f"{DRIVER}/a/a-{number}" for number in range(3))
+    assert message == f"cpu 1 and devices {names} and 2 more held on node-a"
+
+
+def test_equal_reservations_of_other_namespaces_are_decided_by_their_own_templates() -> None:
+    core = DeviceCore()
+    template = pod_template("gpus")
+    refused = core.reservation("other", namespace="mall", resources=None, template=template)
+    entry = core.lock()
+    assert 'could not find ResourceClaimTemplate "mall/gpus"' in refused.message
+    assert entry.phase is Phase.ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"startAt": "2027-02-01T00:00:00Z"}, "spec.startAt is refused beside resourceClaims"),
+        ({}, ""),
+    ],
+)
+def test_a_window_holds_no_devices(fields: Json, problem: str) -> None:
+    made = reservation(resources=None, template=pod_template("gpus"), **fields)
+    assert made.problem.startswith(problem)
+    assert bool(made.problem) is bool(problem)
+
+
+def test_the_members_of_a_group_share_no_claim() -> None:
+    group = {"name": "train", "uid": "uid-train", "members": 1, "minMembers": 1}
+    made = reservation(resources=None, template=pod_template(named=["one"]), group=group)
+    assert made.problem.startswith("spec.template.spec.resourceClaims: resourceClaimName is refused")
+
+
+def test_the_claims_of_a_template_are_validated() -> None:
+    template = pod_template("gpus")
+    template["spec"]["resourceClaims"] *= 17
+    with pytest.raises(ValueError, match="at most 16"):
+        ReservationSpec.model_validate(
+            {"template": template, "owners": [{"pod": {"name": "web-0"}}], "ttlSeconds": 1}
+        )
+
+
+def test_an_answered_creation_passes_its_devices_on() -> None:
+    core = DeviceCore(devices=1)
+    proposed = reservation("?", uid="nonce", resources=None, template=pod_template("gpus"))
+    entry = core.ledger.propose(proposed, NOW)
+    core.decide()
+    assert held(entry) == {"a-0"}
+
+    status = core.ledger.answers.conclude("nonce", NOW, stored=True)
+
+    assert status is not None
+    assert status["devices"] == [FIRST]
+    core.ledger.answers.withdraw("nonce")
+    assert not core.objects.resource_claims.reserved
