@@ -29,7 +29,7 @@ LIVES: st.SearchStrategy[Json] = st.sampled_from(
     [{}, {}, {"reuse": "Always"}, {"ttlSeconds": 30}, {"priority": 5}, {"borrowable": True}]
 )
 WORKLOAD = [{"selector": {"matchLabels": {"app": "web"}}}]
-EXAMPLES = 2_000 if settings.get_current_profile_name() == "explore" else 60
+EXAMPLES = 2_000 if settings.get_current_profile_name() == "explore" else 40
 ENDED = (Phase.CONSUMED, Phase.EXPIRED, Phase.REJECTED, Phase.LOST)
 
 
