@@ -17,6 +17,8 @@ MOST_RESULTS = 32
 """The number of devices that a claim can have (AllocationResultsMaxSize)."""
 MOST_ALTERNATIVES = 8
 """The number of alternatives of a request (FirstAvailableDeviceRequestMaxSize)."""
+FOR_EXTENDED_RESOURCES = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation: a scheduler has made the claim for a pod's extended resources, if its value is `true`."""
 ALL_DEVICES = "All"
 EXACT_COUNT = "ExactCount"
 
@@ -210,9 +212,21 @@ class ResourceClaim(ForeignObject, frozen=True):
         """The devices, or None before they are allocated."""
         return self.status.allocation
 
+    @property
+    def extended_resources_of(self) -> str:
+        """The uid of the pod for whose extended resources a scheduler made the claim, or empty."""
+        owner = self.meta.controller
+        made = owner is not None and self.meta.annotations.get(FOR_EXTENDED_RESOURCES) == "true"
+        return owner.uid if made and owner is not None else ""
+
     def reserved_by(self, uid: str) -> bool:
         """Return whether an object is among the users of the devices."""
         return any(each.uid == uid for each in self.status.reserved_for)
+
+
+def devices_claim(requests: tuple[ClaimRequest, ...]) -> _ClaimSpec:
+    """Return the spec of a claim with these requests."""
+    return _ClaimSpec(_DeviceClaim(requests))
 
 
 def _quantities(claim: ResourceClaim) -> Iterator[str | int]:

@@ -18,15 +18,17 @@ from tidelock.cluster.index.devices import ResourceClaims
 from tidelock.framework.api import Api
 from tidelock.kube.errors import ApiError, Conflict, TransientError
 from tidelock.model.instants import format_instant
-from tidelock.model.meta import Key
+from tidelock.model.meta import Key, controlled_by
 from tidelock.model.pods import Pod
 from tidelock.model.resource_claims import (
     FINALIZER,
+    FOR_EXTENDED_RESOURCES,
     AllocationResult,
     ResourceClaim,
     decode_resource_claim,
 )
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
+from tidelock.plugins.dynamic_resources.extended_resources import RequestMapping
 
 logger = logging.getLogger(__name__)
 
@@ -39,16 +41,32 @@ _LONGEST_PAUSE = 5.0
 _LONGEST_WAIT = 1.0
 
 
+@dataclass(slots=True)
+class OwnClaim:
+    """The claim for a pod's extended resources, which is created with the pod's binding.
+
+    Attributes:
+        claim: the claim, as it is stored once it is `created`.
+        mappings: the requests from which containers get their resources.
+
+    """
+
+    claim: ResourceClaim
+    mappings: Sequence[RequestMapping]
+    created: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ReservedClaims:
     """The claims of a pod that is reserved on a node, and the allocations to write, by claim.
 
-    `at` is the time of the decision, in seconds since the epoch.
+    `at` is the time of the decision, in seconds since the epoch. `own` is the claim for extended resources.
     """
 
     claims: tuple[ResourceClaim, ...]
-    allocations: Mapping[Key, AllocationResult]
+    allocations: dict[Key, AllocationResult]
     at: float
+    own: OwnClaim | None = None
 
 
 class ClaimWriter:
@@ -67,6 +85,7 @@ class ClaimWriter:
         self._timeout = timeout
         self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
         self._deallocating: dict[Key, int] = {}  # the resource versions that the writes replace
+        self._deleting: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         claims.on_change(self._changed)
 
@@ -80,7 +99,10 @@ class ClaimWriter:
         if self._api is None:
             raise RuntimeError("claims can't be written where decisions are only tried out")
         allocated: dict[Key, int] = {}  # by resource version: the claims with devices to wait for
-        for claim in reserved.claims:
+        claims = reserved.claims
+        if reserved.own is not None:
+            claims = (*claims, await self._create(self._api, pod, reserved, reserved.own))
+        for claim in claims:
             stored = claim
             if not claim.reserved_by(pod.uid):
                 written = await self._write(self._api, claim, pod, reserved)
@@ -89,7 +111,10 @@ class ClaimWriter:
                 stored = written
             if stored.allocation is not None and stored.allocation.waits:
                 allocated[stored.key] = stored.meta.version
-        return await self._until_ready(allocated, reserved.at) if allocated else ""
+        if reserved.own is not None:
+            await self._api.patch(_pod_status(pod), _mapped(pod, reserved.own), kind="strategic")
+        own = None if reserved.own is None else reserved.own.claim.key
+        return await self._until_ready(allocated, reserved.at, own) if allocated else ""
 
     def deallocate(self, claim: ResourceClaim) -> bool:
         """Take the devices of an unused claim away in the background, if writes are possible."""
@@ -100,9 +125,39 @@ class ClaimWriter:
             self._spawn(self._deallocate(self._api, claim))
         return True
 
+    def delete(self, claim: ResourceClaim) -> bool:
+        """Delete a claim for extended resources in the background, if writes are possible."""
+        if self._api is None:
+            return False
+        if claim.meta.uid not in self._deleting:
+            self._deleting.add(claim.meta.uid)
+            self._spawn(self._delete(self._api, claim))
+        return True
+
     def deallocating(self, claim: ResourceClaim) -> bool:
         """Return whether the devices of this version of a claim are being taken away."""
         return self._deallocating.get(claim.key) == claim.meta.version
+
+    async def _create(self, api: Api, pod: Pod, reserved: ReservedClaims, own: OwnClaim) -> ResourceClaim:
+        """Create the claim for extended resources. Its devices are in flight by its real name then."""
+        path = f"/apis/resource.k8s.io/v1/namespaces/{pod.meta.namespace}/resourceclaims"
+        created = decode_resource_claim(await api.create(path, _new_claim(pod, own.claim)))
+        allocation = reserved.allocations[own.claim.key]
+        self._claims.in_flight.make(created.key, allocation, pod.uid)
+        self._claims.in_flight.release(own.claim.key, pod.uid)
+        reserved.allocations[created.key] = allocation
+        own.claim, own.created = created, True
+        return created
+
+    async def _delete(self, api: Api, claim: ResourceClaim) -> None:
+        body = {"metadata": {"uid": claim.meta.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+        try:
+            await api.patch(_path(claim.key), body, kind="strategic")
+            await api.delete(_path(claim.key), uid=claim.meta.uid)
+        except ApiError as error:  # the pod's next attempt tries it again
+            logger.info("no deletion", extra={"claim": str(claim.key), "error": str(error)})
+        finally:
+            self._deleting.discard(claim.meta.uid)
 
     async def _write(
         self, api: Api, claim: ResourceClaim, pod: Pod, reserved: ReservedClaims
@@ -132,7 +187,7 @@ class ClaimWriter:
         self._claims.in_flight.wrote(claim.key, claim.meta.version)
         return claim
 
-    async def _until_ready(self, versions: Mapping[Key, int], began: float) -> str:
+    async def _until_ready(self, versions: Mapping[Key, int], began: float, own: Key | None) -> str:
         """Wait until the conditions of all devices hold. Return the problem, or an empty text."""
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         ends = loop.time() + self._timeout
@@ -141,7 +196,7 @@ class ClaimWriter:
         try:
             while True:
                 late = loop.time() >= ends
-                problem = self._look(versions, began, late=late)
+                problem = self._look(versions, began, own, late=late)
                 if problem is not None:
                     return problem
                 event.clear()
@@ -156,14 +211,16 @@ class ClaimWriter:
                 if not self._waiting[key]:
                     del self._waiting[key]
 
-    def _look(self, versions: Mapping[Key, int], began: float, *, late: bool) -> str | None:
+    def _look(
+        self, versions: Mapping[Key, int], began: float, own: Key | None, *, late: bool
+    ) -> str | None:
         """Return a problem, an empty text if all devices are ready, or None while that is open."""
         pending = False
         for key, version in versions.items():
             claim = self._claims.get(key.name, key.namespace)
-            if claim is None:
+            if claim is None and key != own:
                 return f'could not find ResourceClaim "{key}"'
-            if claim.meta.version < version:
+            if claim is None or claim.meta.version < version:
                 pending = True
                 continue
             if claim.allocation is None:
@@ -213,6 +270,41 @@ async def _write_once(
     return decode_resource_claim(await api.patch(_path(claim.key, "status"), body, kind="strategic"))
 
 
+def _new_claim(pod: Pod, claim: ResourceClaim) -> dict[str, object]:
+    requests = [
+        {
+            "name": request.name,
+            "exactly": {
+                "deviceClassName": each.device_class_name,
+                "allocationMode": each.allocation_mode,
+                "count": each.count,
+            },
+        }
+        for request in claim.spec.devices.requests
+        for each in request.alternatives
+    ]
+    metadata = {
+        "generateName": f"{pod.meta.name}-extended-resources-",
+        "annotations": {FOR_EXTENDED_RESOURCES: "true"},
+        "ownerReferences": [controlled_by(pod.meta, "v1", "Pod")],
+    }
+    return {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
+
+
+def _mapped(pod: Pod, own: OwnClaim) -> dict[str, object]:
+    """Return the patch of a pod's status that names the claim for its extended resources."""
+    mappings = [
+        {
+            "containerName": each.container_name,
+            "resourceName": each.resource_name,
+            "requestName": each.request_name,
+        }
+        for each in own.mappings
+    ]
+    status = {"resourceClaimName": own.claim.meta.name, "requestMappings": mappings}
+    return {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
+
+
 def _obstacle(claim: ResourceClaim, allocation: AllocationResult | None) -> str:
     """Return why a claim can't be written any more, or an empty text."""
     if claim.meta.deletion_timestamp is not None:
@@ -237,6 +329,10 @@ def _patch(
 def _path(key: Key, subresource: str = "") -> str:
     path = f"/apis/resource.k8s.io/v1/namespaces/{key.namespace}/resourceclaims/{key.name}"
     return f"{path}/{subresource}" if subresource else path
+
+
+def _pod_status(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.meta.namespace}/pods/{pod.meta.name}/status"
 
 
 def _instant(at: float) -> str:

@@ -100,6 +100,7 @@ class Decider:
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
+        self.objects.device_classes.on_backing(self.columns.back)
         self.ledger = _make_ledger(self.cache, self.objects, epoch, move_after, on_failure)
         self.waiting_pods = WaitingPods()
         self.measurements = Measurements()

@@ -21,6 +21,7 @@ class Api:
 
     def __init__(self) -> None:
         self.claims: dict[str, Json] = {}
+        self.pod_statuses: list[Json] = []
         self.asked: list[str] = []
         self.faults: deque[tuple[ApiError, bool]] = deque()
 
@@ -35,12 +36,19 @@ class Api:
 
     async def patch(self, path: str, body: Any, *, kind: PatchKind = "merge") -> bytes:
         assert kind == "strategic"
+        if "/pods/" in path:
+            self.asked.append("PATCH the pod's status")
+            self._fault(carried_out=False)
+            self.pod_statuses.append(body["status"])
+            return b"{}"
         self.asked.append(f"PATCH {path.removeprefix(CLAIMS)}")
         self._fault(carried_out=False)
         stored, body = self._stored(path), json.loads(json.dumps(body))
         meta = stored["metadata"]
-        if any(body["metadata"][each] != meta[each] for each in ("uid", "resourceVersion")):
+        if any(meta[each] != body["metadata"].get(each, meta[each]) for each in ("uid", "resourceVersion")):
             raise Conflict("the object has been modified", status=409)
+        gone = body["metadata"].get("$deleteFromPrimitiveList/finalizers", [])
+        meta["finalizers"] = [each for each in meta.get("finalizers", []) if each not in gone]
         finalizers = body["metadata"].get("finalizers", [])
         meta["finalizers"] = sorted({*meta.get("finalizers", []), *finalizers})
         for field, value in body.get("status", {}).items():
@@ -54,14 +62,25 @@ class Api:
         self._fault(carried_out=True)
         return encode(stored)
 
-    async def create(self, path: str, body: object) -> bytes:
-        raise AssertionError(path, body)
+    async def create(self, path: str, body: Any) -> bytes:
+        assert f"{path}/" == CLAIMS
+        self.asked.append("POST")
+        self._fault(carried_out=False)
+        name = body["metadata"]["generateName"] + str(len(self.claims))
+        given = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "resourceVersion": "1"}
+        self.claims[name] = {"status": {}, **body, "metadata": body["metadata"] | given}
+        return encode(self.claims[name])
 
     async def replace(self, path: str, body: object) -> bytes:
         raise AssertionError(path, body)
 
     async def delete(self, path: str, *, uid: str | None = None) -> bytes:
-        raise AssertionError(path, uid)
+        stored = self._stored(path)
+        assert stored["metadata"]["uid"] == uid
+        assert not stored["metadata"]["finalizers"]
+        self.asked.append(f"DELETE {path.removeprefix(CLAIMS)}")
+        del self.claims[path.removeprefix(CLAIMS)]
+        return b"{}"
 
     def _stored(self, path: str) -> Json:
         name = path.removeprefix(CLAIMS).removesuffix("/status")
