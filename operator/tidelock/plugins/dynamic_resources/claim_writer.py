@@ -8,7 +8,7 @@ devices must not be given away as long as the API server may have them allocated
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 
 from tidelock.cluster.index.devices import ResourceClaims
 from tidelock.framework.api import Api
+from tidelock.framework.device_reports import DeviceReports
 from tidelock.kube.errors import ApiError, Conflict, TransientError
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key, controlled_by
@@ -37,6 +38,7 @@ logger = logging.getLogger(__name__)
 _MOST_CONFLICTS = 5
 _MOST_LOST = 16
 _LONGEST_PAUSE = 5.0
+_FAILED, _TIMED_OUT = "device binding failed", "device binding timeout"
 # Longest time in seconds after which a claim is looked at again, for its time-out.
 _LONGEST_WAIT = 1.0
 
@@ -76,20 +78,24 @@ class ClaimWriter:
         claims: all claims.
         api: writes to the API server.
         timeout: seconds within which devices must be ready.
+        reports: takes reports.
 
     """
 
-    def __init__(self, claims: ResourceClaims, api: Api | None, timeout: float) -> None:
+    def __init__(
+        self, claims: ResourceClaims, api: Api | None, timeout: float, reports: DeviceReports | None = None
+    ) -> None:
         self._claims = claims
         self._api = api
         self._timeout = timeout
+        self._reports = reports
         self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
         self._deallocating: dict[Key, int] = {}  # the resource versions that the writes replace
         self._deleting: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         claims.on_change(self._changed)
 
-    async def bind(self, pod: Pod, reserved: ReservedClaims) -> str:
+    async def bind(self, pod: Pod, reserved: ReservedClaims, node_name: str) -> str:
         """Write all claims of a pod, and wait for their devices. Return the problem, or an empty text.
 
         Raises:
@@ -98,23 +104,30 @@ class ClaimWriter:
         """
         if self._api is None:
             raise RuntimeError("claims can't be written where decisions are only tried out")
-        allocated: dict[Key, int] = {}  # by resource version: the claims with devices to wait for
-        claims = reserved.claims
-        if reserved.own is not None:
-            claims = (*claims, await self._create(self._api, pod, reserved, reserved.own))
+        own, claims = reserved.own, reserved.claims
+        if own is not None:
+            claims = (*claims, await self._create(self._api, pod, reserved, own))
+        stored: list[ResourceClaim] = []
         for claim in claims:
-            stored = claim
+            written = claim
             if not claim.reserved_by(pod.uid):
-                written = await self._write(self._api, claim, pod, reserved)
-                if isinstance(written, str):
-                    return written
-                stored = written
-            if stored.allocation is not None and stored.allocation.waits:
-                allocated[stored.key] = stored.meta.version
-        if reserved.own is not None:
-            await self._api.patch(_pod_status(pod), _mapped(pod, reserved.own), kind="strategic")
-        own = None if reserved.own is None else reserved.own.claim.key
-        return await self._until_ready(allocated, reserved.at, own) if allocated else ""
+                outcome = await self._write(self._api, claim, pod, reserved)
+                if isinstance(outcome, str):
+                    return outcome
+                written = outcome
+            stored.append(written)
+        if own is not None:
+            await self._api.patch(_pod_status(pod), _mapped(pod, own), kind="strategic")
+        if not any(each.allocation is not None and each.allocation.waits for each in stored):
+            return ""
+        if self._reports is not None:
+            self._reports.waits(pod, node_name)
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        problem = await self._until_ready(stored, reserved.at)
+        if self._reports is not None:
+            self._reports.waited(pod, stored, _status(problem), loop.time() - start)
+        return problem
 
     def deallocate(self, claim: ResourceClaim) -> bool:
         """Take the devices of an unused claim away in the background, if writes are possible."""
@@ -141,7 +154,13 @@ class ClaimWriter:
     async def _create(self, api: Api, pod: Pod, reserved: ReservedClaims, own: OwnClaim) -> ResourceClaim:
         """Create the claim for extended resources. Its devices are in flight by its real name then."""
         path = f"/apis/resource.k8s.io/v1/namespaces/{pod.meta.namespace}/resourceclaims"
-        created = decode_resource_claim(await api.create(path, _new_claim(pod, own.claim)))
+        succeeded = False
+        try:
+            created = decode_resource_claim(await api.create(path, _new_claim(pod, own.claim)))
+            succeeded = True
+        finally:
+            if self._reports is not None:
+                self._reports.created(succeeded=succeeded)
         allocation = reserved.allocations[own.claim.key]
         self._claims.in_flight.make(created.key, allocation, pod.uid)
         self._claims.in_flight.release(own.claim.key, pod.uid)
@@ -187,8 +206,10 @@ class ClaimWriter:
         self._claims.in_flight.wrote(claim.key, claim.meta.version)
         return claim
 
-    async def _until_ready(self, versions: Mapping[Key, int], began: float, own: Key | None) -> str:
-        """Wait until the conditions of all devices hold. Return the problem, or an empty text."""
+    async def _until_ready(self, stored: Iterable[ResourceClaim], began: float) -> str:
+        """Wait until the conditions of all devices of claims hold. Return the problem, or an empty text."""
+        waiting = (each for each in stored if each.allocation is not None and each.allocation.waits)
+        versions = {each.key: each.meta.version for each in waiting}
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         ends = loop.time() + self._timeout
         for key in versions:
@@ -196,7 +217,7 @@ class ClaimWriter:
         try:
             while True:
                 late = loop.time() >= ends
-                problem = self._look(versions, began, own, late=late)
+                problem = self._look(versions, began, late=late)
                 if problem is not None:
                     return problem
                 event.clear()
@@ -211,27 +232,25 @@ class ClaimWriter:
                 if not self._waiting[key]:
                     del self._waiting[key]
 
-    def _look(
-        self, versions: Mapping[Key, int], began: float, own: Key | None, *, late: bool
-    ) -> str | None:
+    def _look(self, versions: Mapping[Key, int], began: float, *, late: bool) -> str | None:
         """Return a problem, an empty text if all devices are ready, or None while that is open."""
         pending = False
         for key, version in versions.items():
             claim = self._claims.get(key.name, key.namespace)
-            if claim is None and key != own:
+            if claim is None and self._claims.in_flight.get(key) is None:
                 return f'could not find ResourceClaim "{key}"'
-            if claim is None or claim.meta.version < version:
+            if claim is None or claim.meta.version < version:  # the write is not seen yet
                 pending = True
                 continue
             if claim.allocation is None:
                 return f"claim {key} got deallocated elsewhere in the meantime"
             state = readiness(claim, began, self._timeout)
             if state is Readiness.FAILED:
-                return f"device binding failed: claim={key.name}"
+                return f"{_FAILED}: claim={key.name}"
             pending |= state is not Readiness.READY
         if not pending:
             return ""
-        return f"device binding timeout: claim={min(versions).name}" if late else None
+        return f"{_TIMED_OUT}: claim={min(versions).name}" if late else None
 
     async def _deallocate(self, api: Api, claim: ResourceClaim) -> None:
         status = {"allocation": None, "reservedFor": None, "devices": None}
@@ -268,6 +287,12 @@ async def _write_once(
         status["allocation"] = {"allocationTimestamp": _instant(at)}
     body = _patch(claim, status=status)
     return decode_resource_claim(await api.patch(_path(claim.key, "status"), body, kind="strategic"))
+
+
+def _status(problem: str) -> str:
+    """Return the outcome of a wait for devices as metrics name it."""
+    outcomes = {"": "success", _FAILED: "failure", _TIMED_OUT: "timeout"}
+    return outcomes.get(problem.partition(": ")[0], "error")
 
 
 def _new_claim(pod: Pod, claim: ResourceClaim) -> dict[str, object]:

@@ -108,7 +108,7 @@ class DynamicResources(
         self._results = ResultsByKind(
             partial(SearchResults, handle.columns, self._pools, self._claims), self._classes, self._rules
         )
-        self._writer = ClaimWriter(self._claims, handle.api, self._binding_timeout)
+        self._writer = ClaimWriter(self._claims, handle.api, self._binding_timeout, handle.device_reports)
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Keep a pod until all of its claims exist."""
@@ -258,7 +258,7 @@ class DynamicResources(
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Write the devices, and the pod as their user. Raises ApiError if a write fails."""
-        problem = await self._writer.bind(pod, state.expect(ReservedClaims))
+        problem = await self._writer.bind(pod, state.expect(ReservedClaims), node_name)
         return Status(Code.ERROR, (problem,)) if problem else SUCCESS
 
     def _groups(

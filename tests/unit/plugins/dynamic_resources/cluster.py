@@ -2,14 +2,16 @@
 
 import json
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from builders import NAMESPACE, NOW, Json, encode, node
 from devices import claim_json, device_class, put
 from tidelock.framework.api import Code, Handle, PatchKind
+from tidelock.framework.device_reports import DeviceReports
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.model.pods import Pod
-from tidelock.model.resource_claims import decode_resource_claim
+from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
 from tidelock.plugins.dynamic_resources.plugin import DynamicResources
 from unit.plugins.scene import Judgement, Scene
 
@@ -93,6 +95,23 @@ class Api:
             raise self.faults.popleft()[0]
 
 
+class Reports(DeviceReports):
+    """The reports of the plugin, as texts."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def created(self, *, succeeded: bool) -> None:
+        self.texts.append(f"created: {succeeded}")
+
+    def waits(self, pod: Pod, node_name: str) -> None:
+        self.texts.append(f"{pod.meta.name} waits on {node_name}")
+
+    def waited(self, pod: Pod, claims: Iterable[ResourceClaim], status: str, seconds: float) -> None:
+        assert seconds >= 0
+        self.texts.append(f"{pod.meta.name} waited for {[each.meta.name for each in claims]}: {status}")
+
+
 class Cluster:
     """Two nodes, and the plugin."""
 
@@ -100,7 +119,9 @@ class Cluster:
         self.scene = Scene(*(node(name, labels={"zone": name}) for name in ("node-a", "node-b")))
         self.objects = self.scene.objects
         self.api = Api()
-        handle = Handle(self.scene.ledger.plugin_view, self.scene.cache, self.objects, self.api)
+        self.reports = Reports()
+        view, cache = self.scene.ledger.plugin_view, self.scene.cache
+        handle = Handle(view, cache, self.objects, self.api, device_reports=self.reports)
         self.plugin = DynamicResources(handle, args)
         put(self.objects, device_class())
 

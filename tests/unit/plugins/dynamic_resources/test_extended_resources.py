@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import Json, node, pod
-from devices import claiming, device_class, device_slice, put, request, wanting
+from devices import DRIVER, claiming, device, device_class, device_slice, put, request, wanting
 from tidelock.framework.api import Code, FilterResult, Status
 from tidelock.kube.errors import Forbidden
 from tidelock.model.reserve_pod import reserve_pod_of
@@ -143,6 +143,7 @@ def test_the_claim_is_created_with_the_binding() -> None:
     ((name, stored),) = cluster.api.claims.items()
     assert cluster.api.asked == ["POST", f"PATCH {name}", f"PATCH {name}/status", "PATCH the pod's status"]
     assert name.startswith("web-0-extended-resources-")
+    assert cluster.reports.texts == ["created: True"]
     assert stored["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
     (owner,) = stored["metadata"]["ownerReferences"]
     assert owner == {
@@ -181,6 +182,39 @@ def test_a_claim_of_a_failed_binding_is_deleted() -> None:
     assert cluster.api.claims == {}
     assert dict(cluster.objects.resource_claims.in_flight.items()) == {}
     assert cluster.judge(WANTING).fitting == {"node-a"}
+
+
+def test_a_claim_that_can_not_be_created_leaves_nothing_behind() -> None:
+    cluster = with_gpus("d0", "d1")
+    judged = cluster.reserve(WANTING)
+    cluster.api.fails(Forbidden("no", status=403))
+    with pytest.raises(Forbidden):
+        bind(cluster, judged)
+    cluster.unreserve(judged)
+    assert (cluster.api.claims, cluster.reports.texts) == ({}, ["created: False"])
+    assert cluster.judge(WANTING).fitting == {"node-a"}
+
+
+def test_a_pod_waits_for_the_devices_of_its_own_claim() -> None:
+    """Check that a claim which the informer does not show yet does not count as deleted."""
+    cluster = Cluster()
+    put(cluster.objects, device_class("gpu", resource=GPU))
+    put(cluster.objects, device_slice("a", device("d0", bindingConditions=["Ready"])))
+    judged = cluster.reserve(pod(requests={GPU: "1"}))
+
+    async def bind_and_report() -> Status:
+        task = asyncio.create_task(cluster.plugin.pre_bind(judged.state, judged.pod, "node-a"))
+        while not cluster.api.pod_statuses:  # noqa: ASYNC110 -- the API has no event for it
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not task.done()
+        (name,) = cluster.api.claims
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        cluster.change(name, devices=[{"driver": DRIVER, "pool": "a", "device": "d0"} | ready])
+        cluster.show(name)
+        return await task
+
+    assert asyncio.run(bind_and_report()).ok
 
 
 def test_a_claim_that_was_left_over_goes_before_the_next_attempt() -> None:
