@@ -27,6 +27,7 @@ BENCHES = (
     "tenants",
     "throughput",
     "growth",
+    "devices",
     "admission",
     "failover",
     "contend",

@@ -15,6 +15,10 @@ from tidelock.model.devices import Device, ResourceSlice
 MOST_COST = 3_000_000
 """The cost of all evaluations for a pod. The most expensive ones take some 0.05 s for a million."""
 _COST_OF_ERROR = 1000
+# The most expensive expressions take some 0.005 ms a byte to compile, up to 10 KiB. So an attempt compiles
+# one such expression, or several shorter ones.
+_COST_OF_BYTE = 200
+_LONGEST = 10 * 1024
 # Expressions that are kept compiled, and those with results for each slice. A tenant can write any number.
 _MOST_COMPILED = 256
 _MOST_RESULTS = 16
@@ -91,6 +95,10 @@ class DeviceSelection:
     def _compile(self, expression: str) -> CompiledSelector | SelectorError:
         compiled = self._compiled.get(expression)
         if compiled is None:
+            cost = min(len(expression), _LONGEST) * _COST_OF_BYTE
+            if cost > self._cost_left:
+                raise SearchLimitError("timed out trying to allocate devices")
+            self._cost_left -= cost
             try:
                 compiled = self._compiler(expression)
             except SelectorError as error:
