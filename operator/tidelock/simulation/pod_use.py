@@ -126,5 +126,5 @@ class ForeseenUse(PodUse):
         sums = np.bincount(self._workload, wanted, minlength=len(self._pods_of))
         self.expected[:, :, _CPU] = (sums / self._pods_of)[:, np.newaxis]
         placed = np.flatnonzero(self._row != _NOWHERE)
-        self._counted[placed, :, _CPU] = wanted[placed, np.newaxis]
+        self.counted[placed, :, _CPU] = wanted[placed, np.newaxis]
         self.sums[:, _CPU] = np.bincount(self._row[placed], wanted[placed], minlength=self.sums.shape[2])

@@ -147,7 +147,7 @@ def test_a_policy_with_foresight_goes_by_the_use_that_is_to_come() -> None:
     def beside(policy: str) -> int:
         """Return which of the two the third one joins."""
         nodes = Simulation(of, POLICIES[policy], timing=DEFAULT_METRICS).run().node.tolist()
-        return nodes[:2].index(nodes[2])
+        return int(nodes[:2].index(nodes[2]))
 
     assert [beside("water-level"), beside("least-pod-sums")] == [0, 0]
     assert [beside("water-level-foreseen"), beside("least-pod-sums-foreseen")] == [1, 1]

@@ -12,7 +12,7 @@ STEPS = 6
 GIBI = 2**30
 
 
-def amounts(cpu: float, memory: float, pods: float = 110, absent: int = 0) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def amounts(cpu: float, memory: float, pods: float = 110, absent: int = 0) -> dict[str, np.ndarray]:
     """Return the allocatable amounts of a node that is absent in the first steps."""
     rows = {"cpu": cpu, "memory": memory, "pods": pods}
     return {name: np.array([nan] * absent + [value] * (STEPS - absent)) for name, value in rows.items()}
