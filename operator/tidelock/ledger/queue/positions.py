@@ -74,7 +74,7 @@ class QueuePositions:
 
     def _tried(self) -> list[ReservationInfo]:
         waiting = self._waiting_reservations.waiting.values()
-        return [entry for entry in waiting if entry.tried and entry.phase is Phase.PENDING]
+        return [entry for entry in waiting if _has_position(entry)]
 
     def renew(self, now: float) -> None:
         """Do a slice of the computation if that is due, or publish some changed positions."""
@@ -115,7 +115,7 @@ class QueuePositions:
             if not self._news or at < self._news[0][0].positioned_at + renewal:
                 break
             entry, position = self._news.popleft()
-            if waiting.get(entry.key) is not entry or entry.phase is not Phase.PENDING:
+            if waiting.get(entry.key) is not entry or not _has_position(entry):
                 continue  # it has left the queue since the computation
             new = QueuePosition(position, self._length, _estimate(entry, forecast))
             entry.positioned_at = at
@@ -124,6 +124,10 @@ class QueuePositions:
                 self._publish(entry)
         oldest = self._news[0][0].positioned_at if self._news else -inf
         self._publish_from = max(at + _PAUSE, oldest + renewal)
+
+
+def _has_position(entry: ReservationInfo) -> bool:
+    return entry.tried and entry.phase is Phase.PENDING
 
 
 def waits_for_capacity(entry: ReservationInfo) -> bool:
