@@ -28,8 +28,15 @@ def write_blocks(text: Iterator[str], folder: Path) -> None:
     with source.open("w") as file:
         file.writelines(text)
     promtool = find_program("promtool")
-    command = [promtool, "tsdb", "create-blocks-from", "openmetrics", "--quiet", "--max-block-duration=168h"]
-    subprocess.run([*command, source, folder], check=True, capture_output=True, timeout=120)
+    command = [
+        str(promtool),
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        "--quiet",
+        "--max-block-duration=168h",
+    ]
+    subprocess.run([*command, str(source), str(folder)], check=True, capture_output=True, timeout=120)
     source.unlink()
 
 

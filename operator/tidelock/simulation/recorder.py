@@ -1,6 +1,6 @@
 """Reads the past of a cluster from a Prometheus with the metrics of kube-state-metrics and cAdvisor.
 
-Range queries read what changes: nodes, pods and their use. Instant queries read what a pod keeps: requests,
+Range queries read nodes, pods and their use. Instant queries read the lasting properties of a pod: requests,
 limits, owners and memory, each as its highest or mean value over a chunk. A chunk is a day, or as many steps
 as a server answers for one series.
 """
