@@ -273,7 +273,8 @@ async def record(
 
     async with aiohttp.ClientSession() as session:
         client = PrometheusClient(session, address, given, _TIMEOUT)
-        return await Recorder(client, address, span, matchers, advance).read()
+        title = address.rpartition("@")[2]  # without a password
+        return await Recorder(client, title, span, matchers, advance).read()
 
 
 def _series(answer: list[msgspec.Raw]) -> Iterator[Series]:
