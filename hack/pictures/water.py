@@ -1,4 +1,4 @@
-"""Pictures of water levels: what they change, where pods go, and what the score depends on."""
+"""Pictures of water levels: their effect, the way of new pods, and the rule of the score."""
 
 import numpy as np
 

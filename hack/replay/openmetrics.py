@@ -27,9 +27,16 @@ def write_blocks(text: Iterator[str], folder: Path) -> None:
     source = folder.with_suffix(".openmetrics")
     with source.open("w") as file:
         file.writelines(text)
-    promtool = str(find_program("promtool"))
-    command = [promtool, "tsdb", "create-blocks-from", "openmetrics", "--quiet", "--max-block-duration=168h"]
-    subprocess.run([*command, source, folder], check=True, capture_output=True, timeout=120)
+    promtool = find_program("promtool")
+    command = [
+        str(promtool),
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        "--quiet",
+        "--max-block-duration=168h",
+    ]
+    subprocess.run([*command, str(source), str(folder)], check=True, capture_output=True, timeout=120)
     source.unlink()
 
 

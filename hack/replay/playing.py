@@ -15,7 +15,7 @@ from tidelock.simulation.world import Floats, SimulatedWorld
 
 
 class Stay(NamedTuple):
-    """The life of a pod in a replay: its workload, and the first and the last step in which it was there."""
+    """The life of a pod in a replay: its workload, and the first and the last step that had it on a node."""
 
     workload: int
     first: int
@@ -49,9 +49,10 @@ class Course:
         """Add a step."""
         step = len(self.cpu)
         self.began = self.began or time.time()
-        for name, workload in zip(placement.names, placement.workload.tolist(), strict=True):
-            first = self.stays[name].first if name in self.stays else step
-            self.stays[name] = Stay(workload, first, step)
+        for name, workload, node in zip(*map(list, placement), strict=True):
+            if node != NOT_PLACED:
+                first = self.stays[name].first if name in self.stays else step
+                self.stays[name] = Stay(int(workload), first, step)
         self.cpu.append(cpu)
         self.target.append(target)
         self.pending.append(int((placement.node == NOT_PLACED).sum()))

@@ -175,7 +175,7 @@ class _Window:
         gone = np.flatnonzero(~np.isnan(old))
         self._total[gone] -= old[gone]
         self._count[gone] -= 1
-        self._total[self._count == 0] = 0.0  # without what rounding has left
+        self._total[self._count == 0] = 0.0  # without a remainder of rounding
         old[gone] = np.nan
         self._filled[slot] = False
 
@@ -233,7 +233,7 @@ class SimulatedMetrics:
     def sample(
         self, at: float, cpu: Floats, memory: Floats, pods: Indices, pod_cpu: Floats, ran: Floats
     ) -> Reading | None:
-        """Add a sample, and return what can be read of it later.
+        """Add a sample, and return its later reading.
 
         Args:
             at: second of the world at which it is taken.

@@ -1,6 +1,6 @@
 """Reads the past of a cluster from a Prometheus with the metrics of kube-state-metrics and cAdvisor.
 
-Range queries read what changes: nodes, pods and their use. Instant queries read what a pod keeps: requests,
+Range queries read nodes, pods and their use. Instant queries read the lasting properties of a pod: requests,
 limits, owners and memory, each as its highest or mean value over a chunk. A chunk is a day, or as many steps
 as a server answers for one series.
 """
@@ -76,7 +76,7 @@ class RecordedSpan:
     @property
     def queries(self) -> int:
         """The number of queries that read it."""
-        return len(REQUIRED) + _QUERIES * sum(1 for _ in self.chunks())
+        return len(REQUIRED) + 1 + _QUERIES * sum(1 for _ in self.chunks())
 
     @property
     def seconds(self) -> int:
@@ -167,17 +167,24 @@ class Recorder:
             recording.deployments[key] = labels.get("owner_name", "")
 
     async def _refuse_missing(self) -> None:
-        """Raise TraceError for the metrics that the server does not have at the end."""
-        access = await self._client.access()
+        """Raise TraceError for the metrics that the server does not have at the end, or with other labels."""
         missing: dict[str, list[str]] = {}
         for metric, cure in REQUIRED.items():
-            more = (CONTAINERS,) if cure is _USE else ()
-            text = f"count({self._selected(metric, *more)})"
-            if not (await self._query("query", access, metric, {"query": text, "time": f"{self._span.end}"})):
+            if not await self._counted(metric, *((CONTAINERS,) if cure is _USE else ())):
                 missing.setdefault(cure, []).append(metric)
+        if await self._counted("kube_pod_info", 'exported_pod!=""'):
+            raise TraceError(
+                f"{self._recording.title} has pods under the label exported_pod: scrape kube-state-metrics "
+                "with honor_labels: true"
+            )
         if missing:
             lacking = "; ".join(f"{', '.join(names)}: {cure}" for cure, names in missing.items())
             raise TraceError(f"{self._recording.title} has no present series of {lacking}")
+
+    async def _counted(self, metric: str, *more: str) -> bool:
+        """Return whether a metric has series at the end."""
+        form = {"query": f"count({self._selected(metric, *more)})", "time": f"{self._span.end}"}
+        return bool(await self._query("query", await self._client.access(), metric, form))
 
     def _selected(self, metric: str, *more: str) -> str:
         return f"{metric}{{{','.join(each for each in (*more, self._matchers) if each)}}}"
@@ -266,7 +273,8 @@ async def record(
 
     async with aiohttp.ClientSession() as session:
         client = PrometheusClient(session, address, given, _TIMEOUT)
-        return await Recorder(client, address, span, matchers, advance).read()
+        title = address.rpartition("@")[2]  # without a password
+        return await Recorder(client, title, span, matchers, advance).read()
 
 
 def _series(answer: list[msgspec.Raw]) -> Iterator[Series]:

@@ -92,7 +92,7 @@ class RecordedWorld:
         world: its nodes and pods.
         rows: the node on which each pod ran, or NOT_PLACED for a node that the world lacks (P).
         steady: whether the nodes were always there, and had all pods of the world.
-        remarks: what was left out, for people.
+        remarks: omissions, for people.
 
     """
 
@@ -210,7 +210,7 @@ class _Use(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A workload whose pods are alike."""
+    """A workload with equal pods."""
 
     owner: str
     cpu: int

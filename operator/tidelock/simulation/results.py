@@ -42,7 +42,7 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True)
 class RatioEstimate:
-    """A mean with its 95 % interval, whose ends are NaN where it is unknown."""
+    """A mean with its 95 % interval. Both ends are NaN if it is unknown."""
 
     mean: float
     low: float

@@ -5,6 +5,7 @@ import pytest
 
 from replay.playing import Course
 from replay.pool import Placement, Pool
+from tidelock.simulation.engine import NOT_PLACED
 from tidelock.simulation.world import Machine, SimulatedWorkload, SimulatedWorld
 from unit.load.patches import PatchApi
 
@@ -24,7 +25,7 @@ def course() -> Course:
     )
     made = Course(Pool(PatchApi(), world, "pool"))
     for names in (("db-1", "web-1"), ("db-1", "web-1"), ("db-1", "web-2"), ("db-1", "web-2")):
-        placement = Placement(names, np.array([1, 0]), np.array([0, -1]))
+        placement = Placement((*names, "web-0"), np.array([1, 0, 0]), np.array([0, 0, NOT_PLACED]))
         made.add(placement, np.array([50.0]), 40.0)
     return made
 

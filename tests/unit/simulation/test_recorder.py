@@ -23,6 +23,7 @@ class ScriptedClient(PrometheusClient):
         self.answers = {metric: [{"metric": {}, "value": [0, "1"]}] for metric in REQUIRED} | answers
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.warnings: tuple[str, ...] = ()
+        self.renamed = False
 
     async def access(self) -> Access:
         return Access()
@@ -31,8 +32,8 @@ class ScriptedClient(PrometheusClient):
         self.asked.append((path, form))
         name = next((name for name in self.answers if f"{name}{{" in form["query"]), "")
         found = self.answers.get(name, [])
-        if path == "query" and form["query"].startswith("count("):
-            found = found[:1]
+        if "exported_pod" in form["query"] and not self.renamed:
+            found = []
         return Vector([msgspec.Raw(msgspec.json.encode(each)) for each in found], self.warnings)
 
 
@@ -96,6 +97,15 @@ async def test_missing_metrics_are_named_with_what_to_install() -> None:
         "scrape it; container_cpu_usage_seconds_total: let Prometheus scrape /metrics/cadvisor of the "
         "kubelets, with the labels namespace, pod and container"
     )
+
+
+async def test_pods_under_another_label_are_refused() -> None:
+    """Without honor_labels, the labels namespace and pod are those of kube-state-metrics itself."""
+    client = ScriptedClient()
+    client.renamed = True
+
+    with pytest.raises(TraceError, match=r"honor_labels: true$"):
+        await read(client)
 
 
 async def test_matchers_are_part_of_each_selector() -> None:

@@ -7,12 +7,13 @@ import pytest
 from tidelock.model.meta import Key
 from tidelock.simulation.recording import PodIdentity, RecordedPod, Recording, recorded_world
 from tidelock.simulation.traces import TraceError
+from tidelock.simulation.world import Floats
 
 STEPS = 6
 GIBI = 2**30
 
 
-def amounts(cpu: float, memory: float, pods: float = 110, absent: int = 0) -> dict[str, np.ndarray]:
+def amounts(cpu: float, memory: float, pods: float = 110, absent: int = 0) -> dict[str, Floats]:
     """Return the allocatable amounts of a node that is absent in the first steps."""
     rows = {"cpu": cpu, "memory": memory, "pods": pods}
     return {name: np.array([nan] * absent + [value] * (STEPS - absent)) for name, value in rows.items()}
