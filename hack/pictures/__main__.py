@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from pictures import reservations, sharing
+from pictures import reservations, sharing, simulated
 from pictures.canvas import Canvas
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
@@ -28,6 +28,7 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = MappingProxyType(
         "queue": sharing.queue,
         "quotes": sharing.quotes,
         "water-levels": sharing.water_levels,
+        "tides": simulated.tides,
     }
 )
 """The functions that draw, by the name of the file without its suffix."""
