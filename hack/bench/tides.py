@@ -181,7 +181,7 @@ def report(weeks: Sequence[Week]) -> None:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.tides", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="number of weeks")
+    parser.add_argument("--seeds", type=int, default=3, help="number of weeks")
     parser.add_argument("--days", type=int, default=7, help="length of a week")
     parser.add_argument("--nodes", type=int, default=10, help="of 16 cores each")
     parser.add_argument("--json", type=Path, help="file of all weeks, which are reused")

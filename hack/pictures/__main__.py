@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from pictures import reservations, sharing, water
+from pictures import reservations, sharing, simulated, water
 from pictures.canvas import Canvas
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
@@ -31,6 +31,7 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = MappingProxyType(
         "water-change": water.levels,
         "water-choices": water.choices,
         "water-score": water.score,
+        "tides": simulated.tides,
     }
 )
 """The functions that draw, by the name of the file without its suffix."""

@@ -50,9 +50,9 @@ def least_variance_scores(figures: Iterable[Figure], count: int) -> LevelArray:
 def gains_of_moves(level: Floats, per_unit: Floats, use: Floats, rows: Indices) -> Floats:
     """Return by how much each move of a pod levels N nodes, in squared points (pods x N).
 
-    It is half of the fall of the sum of the squared levels. With u and v the pod's percent of its node with
-    the level a and of another node with the level b, that is u * (a - u / 2) - v * (b + v / 2). Between nodes
-    of one size it is u * (a - b - u).
+    It is half of the fall of the sum of the squared differences from the mean m. With u and v the pod's
+    percent of its node with the level a and of another node with the level b, and d = v - u, that is
+    u * (a - m - u / 2) - v * (b - m + v / 2) + d^2 / (2 * N). For nodes of one size it is u * (a - b - u).
 
     Args:
         level: use of each node in percent (N).
@@ -61,6 +61,8 @@ def gains_of_moves(level: Floats, per_unit: Floats, use: Floats, rows: Indices) 
         rows: the node of each pod.
 
     """
-    here, there = use * per_unit[rows], np.outer(use, per_unit)
-    gains: Floats = (here * (level[rows] - here / 2))[:, np.newaxis] - there * (level + there / 2)
+    over = level - level.mean()
+    here, there = (use * per_unit[rows])[:, np.newaxis], np.outer(use, per_unit)
+    leaving, coming = here * (over[rows, np.newaxis] - here / 2), there * (over + there / 2)
+    gains: Floats = leaving - coming + (there - here) ** 2 / (2 * len(level))
     return gains

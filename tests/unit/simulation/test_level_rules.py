@@ -50,7 +50,7 @@ def test_figures_count_by_their_weights(rule: LevelRule) -> None:
     assert both == pytest.approx(0.75 * one + 0.25 * other)
 
 
-def test_the_gain_of_a_move_is_half_of_the_fall_of_the_sum_of_squares() -> None:
+def test_the_gain_of_a_move_is_half_of_the_fall_of_the_variance_times_the_nodes() -> None:
     level, per_unit = np.array([60.0, 20.0, 35.0]), np.array([4.0, 4.0, 8.0])
     use, rows = np.array([2.5, 1.0]), np.array([0, 2])
 
@@ -61,5 +61,5 @@ def test_the_gain_of_a_move_is_half_of_the_fall_of_the_sum_of_squares() -> None:
         after[rows[pod]] -= use[pod] * per_unit[rows[pod]]
         after[row] += use[pod] * per_unit[row]
         if row != rows[pod]:
-            assert gains[pod, row] == pytest.approx(((level**2).sum() - (after**2).sum()) / 2)
+            assert gains[pod, row] == pytest.approx(3 * (level.var() - after.var()) / 2)
     assert gains[0, 1] == pytest.approx(10 * (60 - 20 - 10))
