@@ -3,12 +3,13 @@
 from typing import Any
 
 from cluster.api import Manifest
-from cluster.live import Live, Node
+from cluster.live import Live, Node, Pod
 from cluster.world import World
 from tidelock.scheduler.informers.informers import OTHERS
 
-_SLICES, _CLASSES, _CLAIMS = (
-    OTHERS[name][0] for name in ("resource_slices", "device_classes", "resource_claims")
+_SLICES, _CLASSES, _CLAIMS, _TEMPLATES = (
+    OTHERS[name][0]
+    for name in ("resource_slices", "device_classes", "resource_claims", "resource_claim_templates")
 )
 
 
@@ -45,14 +46,33 @@ class Accelerators:
 
     def claim(self, name: str, *expressions: str, **request: Any) -> Live:
         """Create a claim for one device, or for those of a request."""
-        selectors = [{"cel": {"expression": each}} for each in expressions]
-        wanted = {"deviceClassName": self._class.name, "selectors": selectors, **request}
-        manifest = {
-            "metadata": {"name": name},
-            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}},
-        }
+        manifest = {"metadata": {"name": name}, "spec": self._spec(*expressions, **request)}
         api = self._world.api
         return Live(api, _CLAIMS, api.create(_CLAIMS.collection(self._world.namespace), manifest))
+
+    def template(self, name: str, *expressions: str, **request: Any) -> Live:
+        """Create a template of claims for one device, or for those of a request."""
+        manifest = {"metadata": {"name": name}, "spec": {"spec": self._spec(*expressions, **request)}}
+        api = self._world.api
+        return Live(api, _TEMPLATES, api.create(_TEMPLATES.collection(self._world.namespace), manifest))
+
+    def of_pod(self, pod: Pod, name: str = "gpu") -> list[str]:
+        """Return the devices of a pod's claim that was created from a template."""
+        found = pod.until(
+            lambda each: each["status"].get("resourceClaimStatuses"), "have a claim from its template"
+        )
+        (claim,) = (
+            each["resourceClaimName"]
+            for each in found["status"]["resourceClaimStatuses"]
+            if each["name"] == name
+        )
+        path = _CLAIMS.item(claim, self._world.namespace)
+        return devices_of(Live(self._world.api, _CLAIMS, self._world.api.get(path)))
+
+    def _spec(self, *expressions: str, **request: Any) -> Manifest:
+        selectors = [{"cel": {"expression": each}} for each in expressions]
+        wanted = {"deviceClassName": self._class.name, "selectors": selectors, **request}
+        return {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}}
 
     def _keep(self, resource: Any, manifest: Manifest) -> Live:
         made = Live(self._world.admin, resource, self._world.admin.create(resource.collection(), manifest))
@@ -63,6 +83,11 @@ class Accelerators:
 def claiming(*claims: Live) -> Manifest:
     """Build the part of a pod's spec that uses claims."""
     return {"resourceClaims": [{"name": each.name, "resourceClaimName": each.name} for each in claims]}
+
+
+def claiming_from(template: Live) -> Manifest:
+    """Build the part of a pod's spec with a claim from a template."""
+    return {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": template.name}]}
 
 
 def devices_of(claim: Live) -> list[str]:

@@ -48,13 +48,21 @@ def devices_to_hold(found: NodeAllocations, node_name: str) -> tuple[ReservedDev
     solution = found.solution(node_name) if found.to_allocate else None
     if solution is None:
         return ()
-    return tuple(_held(found.to_allocate, solution, found.names, node_name))
+    return tuple(reserved_devices(found.to_allocate, solution, found.names, node_name))
 
 
-def _held(
+def reserved_devices(
     claims: Sequence[PreparedClaim], solution: Solution, names: Mapping[str, str], node_name: str
 ) -> Iterator[ReservedDevice]:
-    """Yield the devices. Those with admin access are not held, as others can use them."""
+    """Yield the devices to hold for claims. Those with admin access are not held, as others can use them.
+
+    Args:
+        claims: the claims.
+        solution: their devices on a node.
+        names: the names of claims in the pod, by the names of the claims.
+        node_name: the node.
+
+    """
     allocations = results(claims, solution, node_name)
     for claim, chosen, allocation in zip(claims, solution.devices, allocations, strict=True):
         for choice, device in zip(chosen, allocation.devices.results, strict=True):
