@@ -58,9 +58,9 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args, refuse_args
-from tidelock.ledger.messages import devices_text
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.api.reserved_devices import devices_text
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.resource_claims import ResourceClaim, ResourceClaimTemplate
