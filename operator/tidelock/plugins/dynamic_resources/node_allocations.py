@@ -15,6 +15,7 @@ from tidelock.devices.pools import NodeDevices, ResourcePools
 from tidelock.devices.requests import PreparedClaim
 from tidelock.framework.api import Mask
 from tidelock.model.api.reserved_devices import ReservedDevice
+from tidelock.model.devices import DeviceId
 from tidelock.model.nodes import Node
 from tidelock.model.resource_claims import MOST_ALTERNATIVES, ResourceClaim
 from tidelock.model.selectors import NodeSelector
@@ -27,6 +28,25 @@ CANNOT_ALLOCATE = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
 TIMED_OUT = "timed out trying to allocate devices"
 NOT_AVAILABLE = "resourceclaim not available on the node"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDevices:
+    """Devices of a node that own reservations hold for a pod.
+
+    Attributes:
+        taken: those of the reservations that end when the pod is bound there.
+        reusable: those of reservations for reuse.
+
+    """
+
+    taken: tuple[ReservedDevice, ...] = ()
+    reusable: tuple[ReservedDevice, ...] = ()
+
+    def of_claim(self, name: str | None) -> frozenset[DeviceId]:
+        """Return the devices for a claim of the pod. Those that would be free otherwise come first."""
+        taken = frozenset(each.id for each in self.taken if each.claim == name)
+        return taken or frozenset(each.id for each in self.reusable if each.claim == name)
 
 
 @dataclass(slots=True)
@@ -56,7 +76,7 @@ class NodeAllocations:
     columns: Columns
     results: SearchResults
     stuck: frozenset[int] = frozenset()
-    own: dict[str, tuple[ReservedDevice, ...]] = field(default_factory=dict)
+    own: dict[str, OwnDevices] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     unavailable: set[int] = field(default_factory=set)
     _reasons: dict[int, str] = field(default_factory=dict)  # those that other pods can't share, by row
@@ -110,7 +130,7 @@ class NodeAllocations:
             for claim in self.claims
         )
 
-    def set_own(self, node_name: str, own: tuple[ReservedDevice, ...]) -> None:
+    def set_own(self, node_name: str, own: OwnDevices) -> None:
         """Set the devices that the pod's own reservations hold for it on a node."""
         if self.own.get(node_name) != own:
             self.own[node_name] = own
@@ -126,12 +146,12 @@ class NodeAllocations:
         self._search(np.array([row]))
         return self.results.of(row) or self._reasons[row]
 
-    def _own_or_free(self, devices: NodeDevices, own: tuple[ReservedDevice, ...]) -> Solution | str:
+    def _own_or_free(self, devices: NodeDevices, own: OwnDevices) -> Solution | str:
         """Search for the held devices of each claim. If that fails, search for any free ones beside them."""
         known = self.allocator
-        in_use = AllocatedToOthers(known.allocated, allocation_of(own))
+        in_use = AllocatedToOthers(known.allocated, allocation_of((*own.taken, *own.reusable)))
         held = {
-            index: frozenset(each.id for each in own if each.claim == self.names.get(claim.claim.meta.name))
+            index: own.of_claim(self.names.get(claim.claim.meta.name))
             for index, claim in enumerate(self.to_allocate)
         }
         only = {index: ids for index, ids in held.items() if ids}

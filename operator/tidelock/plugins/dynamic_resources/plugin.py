@@ -69,7 +69,7 @@ from tidelock.model.resource_claims import ResourceClaim, ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, ReservedClaims
 from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
-from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations
+from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, NodeAllocations
 from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
 from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
 from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
@@ -258,6 +258,8 @@ class DynamicResources(
                 entries = state.expect(OwnReservations).on_node[node_name]
                 found.set_own(node_name, devices_taken(entries, pod, node_name, self.handle.reservations))
             solution = found.solution(node_name)
+            if solution is None and node_name in found.own:
+                return Status(Code.UNSCHEDULABLE, (CANNOT_ALLOCATE,))
             if solution is None:
                 return Status(Code.ERROR, ("claim allocation not found for node",))
             allocated = results(found.to_allocate, solution, node_name)
