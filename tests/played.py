@@ -14,6 +14,7 @@ TOUR = ROOT / "docs" / "kubectl.md"
 EXAMPLES: Mapping[str, tuple[int, ...]] = {
     "reservations": (4,),
     "two-phase": (4,),
+    "devices": (4,),
     "reuse": (4,),
     "leases": (4,),
     "borrowing": (4,),

@@ -25,6 +25,7 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = MappingProxyType(
         "moves": sharing.moves,
         "groups": sharing.groups,
         "quotas": sharing.quotas,
+        "devices": sharing.devices,
         "queue": sharing.queue,
         "quotes": sharing.quotes,
         "water-levels": sharing.water_levels,

@@ -1,4 +1,4 @@
-"""Pictures of reservations beside others: a race, moves, groups, quotas, the queue, quotes, water levels."""
+"""Pictures of reservations beside others: races, moves, groups, quotas, devices, the queue, quotes, use."""
 
 from pictures.canvas import Canvas, Kind, Segment
 
@@ -94,6 +94,25 @@ def quotas() -> Canvas:
         "Even if the cluster has capacity, the request waits. It is tried again when quota comes free.",
         size=12,
         style="faint",
+    )
+    return picture
+
+
+def devices() -> Canvas:
+    """Draw the devices of a node while one is reserved, and when its owner has come."""
+    picture = Canvas(760, 176, "Devices: the owner's claim gets exactly the device that is reserved for it")
+    other = Segment(2, Kind.POD, "gpu-1: claim of web-0")
+    rows = (
+        ("before", (Segment(2, Kind.RESERVED, "gpu-0: for train-0"), other)),
+        ("train-0 comes", (Segment(2, Kind.POD, "gpu-0: claim of train-0"), other)),
+    )
+    for number, (name, segments) in enumerate(rows):
+        picture.bar((140, 24 + number * 62), 95, segments, name)
+    picture.line((235, 60), (235, 84), style="arrow")
+    picture.box((552, 24, 186, 34), Kind.REFUSED, "web-1: no device left")
+    picture.box((552, 86, 186, 34), Kind.REFUSED, "web-1: no device left")
+    picture.text(
+        20, 156, "The reservation holds cpu and the device of one node, in one decision.", style="faint"
     )
     return picture
 

@@ -1,28 +1,15 @@
 """Messages of statuses and events that more than one module of the ledger writes."""
 
-from collections.abc import Sequence
-
 from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.model.api.reserved_devices import ReservedDevice
+from tidelock.model.api.reserved_devices import devices_text
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import PODS, Resources, format_resources
-
-_NAMED_DEVICES = 3
 
 
 def amounts_text(resources: Resources) -> str:
     """Format amounts, by resource."""
     return ", ".join(f"{name} {amount}" for name, amount in format_resources(resources).items())
-
-
-def devices_text(devices: Sequence[ReservedDevice]) -> str:
-    """Name devices, the first few of many."""
-    names = list(dict.fromkeys(str(each.id) for each in devices))
-    more = f" and {len(names) - _NAMED_DEVICES} more" if len(names) > _NAMED_DEVICES else ""
-    if not names:
-        return ""
-    return f"{'devices' if len(names) > 1 else 'device'} {', '.join(names[:_NAMED_DEVICES])}{more}"
 
 
 def held_text(entry: ReservationInfo) -> str:

@@ -1,8 +1,10 @@
 """The scheduler's core with devices: claims are made and written as the API server would show them."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
-from builders import NAMESPACE, Json, encode, node, pod, reservation_json
+from builders import NAMESPACE, Json, encode, node, pod
 from devices import (
     claim_json,
     claim_template,
@@ -35,7 +37,7 @@ class DeviceCore(Core):
             each = [f"{short}-{number}" for number in range(devices)]
             put(self.objects, device_slice(short, *each, node_name=name))
 
-    def lock(self, name: str = "lock", *templates: str, **fields: object) -> ReservationInfo:
+    def lock(self, name: str = "lock", *templates: str, **fields: Any) -> ReservationInfo:
         """Deliver a reservation for a pod with claims from templates, and decide."""
         template = pod_template(*(templates or ("gpus",)))
         fields = {"resources": None, "template": template} | fields
@@ -43,7 +45,7 @@ class DeviceCore(Core):
         self.decide()
         return entry
 
-    def pod(self, name: str = "web-0", *templates: str, **fields: object) -> Pod:
+    def pod(self, name: str = "web-0", *templates: str, **fields: Any) -> Pod:
         """Deliver a pod with its claims from templates."""
         templates = templates or ("gpus",)
         for template in templates:
@@ -56,7 +58,7 @@ class DeviceCore(Core):
         self.add(arrived)
         return arrived
 
-    def placed(self, name: str = "web-0", *templates: str, **fields: object) -> AssumedPod:
+    def placed(self, name: str = "web-0", *templates: str, **fields: Any) -> AssumedPod:
         """Deliver a pod, and decide that it goes to a node."""
         self.pod(name, *templates, **fields)
         return self.place()
@@ -107,9 +109,3 @@ class DeviceCore(Core):
 def held(entry: ReservationInfo) -> set[str]:
     """Return the names of the devices that a reservation holds."""
     return {each.device for each in entry.devices}
-
-
-def stored(name: str, status: Json, **fields: object) -> Json:
-    """Build a reservation for a pod with a claim as the API server has it after its status was written."""
-    fields = {"resources": None, "template": pod_template("gpus")} | fields
-    return reservation_json(name, status=status, **fields)

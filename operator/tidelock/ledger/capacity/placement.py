@@ -11,14 +11,14 @@ from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.lifecycle.two_phase import two_phase_begun
-from tidelock.ledger.messages import amounts_text, devices_text, held_text, planned_text
+from tidelock.ledger.messages import amounts_text, held_text, planned_text
 from tidelock.ledger.owners import occupants
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
-from tidelock.model.api.reserved_devices import ReservedDevice
+from tidelock.model.api.reserved_devices import ReservedDevice, devices_text
 from tidelock.model.devices import DeviceId
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node

@@ -1,5 +1,6 @@
 """Wire type of a device that a reservation holds for the resource claims of its template."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -19,6 +20,8 @@ def _as_quantity(text: str) -> str:
     parse_nanos(text)
     return text
 
+
+_NAMED_DEVICES = 3
 
 _Consumed = Annotated[
     dict[
@@ -69,3 +72,12 @@ class ReservedDevice(StatusWire):
     def to_status(self) -> dict[str, Any]:
         """Return the item of status.devices."""
         return self.model_dump(mode="json", exclude_none=True)
+
+
+def devices_text(devices: Sequence[ReservedDevice]) -> str:
+    """Name devices, the first few of many."""
+    names = list(dict.fromkeys(str(each.id) for each in devices))
+    more = f" and {len(names) - _NAMED_DEVICES} more" if len(names) > _NAMED_DEVICES else ""
+    if not names:
+        return ""
+    return f"{'devices' if len(names) > 1 else 'device'} {', '.join(names[:_NAMED_DEVICES])}{more}"

@@ -15,6 +15,7 @@ from tidelock.devices.pools import NodeDevices, ResourcePools
 from tidelock.devices.requests import PreparedClaim
 from tidelock.framework.api import Mask
 from tidelock.model.api.reserved_devices import ReservedDevice
+from tidelock.model.devices import DeviceId
 from tidelock.model.nodes import Node
 from tidelock.model.resource_claims import MOST_ALTERNATIVES, ResourceClaim
 from tidelock.model.selectors import NodeSelector
@@ -51,6 +52,25 @@ class NodeGroup:
     refused: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnDevices:
+    """Devices of a node that own reservations hold for a pod.
+
+    Attributes:
+        taken: those of the reservations that end when the pod is bound there.
+        reusable: those of reservations for reuse.
+
+    """
+
+    taken: tuple[ReservedDevice, ...] = ()
+    reusable: tuple[ReservedDevice, ...] = ()
+
+    def of_claim(self, name: str | None) -> frozenset[DeviceId]:
+        """Return the devices for a claim of the pod. Those that would be free otherwise come first."""
+        taken = frozenset(each.id for each in self.taken if each.claim == name)
+        return taken or frozenset(each.id for each in self.reusable if each.claim == name)
+
+
 @dataclass(slots=True)
 class NodeAllocations:
     """The claims of a pod on the nodes.
@@ -77,7 +97,7 @@ class NodeAllocations:
     pools: ResourcePools
     columns: Columns
     stuck: frozenset[int] = frozenset()
-    own: dict[str, tuple[ReservedDevice, ...]] = field(default_factory=dict)
+    own: dict[str, OwnDevices] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     leftover: ResourceClaim | None = None
     unavailable: set[int] = field(default_factory=set)
@@ -143,7 +163,7 @@ class NodeAllocations:
             for claim in self.claims
         )
 
-    def set_own(self, node_name: str, own: tuple[ReservedDevice, ...]) -> None:
+    def set_own(self, node_name: str, own: OwnDevices) -> None:
         """Set the devices that the pod's own reservations hold for it on a node."""
         if self.own.get(node_name) != own:
             self.own[node_name] = own
@@ -161,14 +181,12 @@ class NodeAllocations:
         self._search(group, np.array([row]))
         return group.results.of(row) or self._reasons[row]
 
-    def _own_or_free(
-        self, group: NodeGroup, devices: NodeDevices, own: tuple[ReservedDevice, ...]
-    ) -> Solution | str:
+    def _own_or_free(self, group: NodeGroup, devices: NodeDevices, own: OwnDevices) -> Solution | str:
         """Search for the held devices of each claim. If that fails, search for any free ones beside them."""
         known = self.allocator
-        in_use = AllocatedToOthers(known.allocated, allocation_of(own))
+        in_use = AllocatedToOthers(known.allocated, allocation_of((*own.taken, *own.reusable)))
         held = {
-            index: frozenset(each.id for each in own if each.claim == self.names.get(claim.claim.meta.name))
+            index: own.of_claim(self.names.get(claim.claim.meta.name))
             for index, claim in enumerate(group.to_allocate)
         }
         only = {index: ids for index, ids in held.items() if ids}

@@ -8,16 +8,19 @@ from tidelock.devices.results import results
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.reservations import Reservations
+from tidelock.ledger.owners.matching import is_for_any
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.pods import Pod
-from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations
+from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations, OwnDevices
 
 
-def own_devices(
-    state: CycleState, pod: Pod, reservations: Reservations
-) -> dict[str, tuple[ReservedDevice, ...]]:
-    """Return the devices that a pod can get from its own reservations, by node."""
+def own_devices(state: CycleState, pod: Pod, reservations: Reservations) -> dict[str, OwnDevices]:
+    """Return the devices that a pod can get from its own reservations, by node.
+
+    What it uses of reusable reservations decides whether it takes others for any pod of its workload beside
+    them. That is known once it counts on the node, so here it takes none.
+    """
     own = state.read(OwnReservations)
     if own is None:
         own = OwnReservations(tuple(reservations.own(pod)))
@@ -25,22 +28,23 @@ def own_devices(
     found = {}
     for node_name, entries in own.on_node.items():
         holding = [entry for entry in entries if entry.devices]
-        if sum(not entry.reservation.reusable for entry in holding) > 1:
-            found[node_name] = devices_taken(entries, pod, node_name, reservations)
-        elif holding:
-            found[node_name] = tuple(_devices(holding))
+        loose = [entry for entry in holding if not entry.reservation.reusable and is_for_any(entry, pod)]
+        if loose and any(entry.reservation.reusable for entry in entries):
+            holding = [entry for entry in holding if entry not in loose]
+        elif len(loose) > 1:
+            taken = reservations.taken(pod, node_name)
+            holding = [entry for entry in holding if entry not in loose or entry in taken]
+        if holding or loose:
+            found[node_name] = _devices(holding)
     return found
 
 
 def devices_taken(
     entries: Sequence[ReservationInfo], pod: Pod, node_name: str, reservations: Reservations
-) -> tuple[ReservedDevice, ...]:
-    """Return the devices on a node that a pod gets with the reservations that it takes there.
-
-    Of several reservations for any pod of its workload it takes those that fit best.
-    """
+) -> OwnDevices:
+    """Return the devices that own reservations on a node hold for a pod that counts there."""
     taken = reservations.taken(pod, node_name)
-    return tuple(_devices(each for each in entries if each.reservation.reusable or each in taken))
+    return _devices([entry for entry in entries if entry.reservation.reusable or entry in taken])
 
 
 def devices_to_hold(found: NodeAllocations, node_name: str) -> tuple[ReservedDevice, ...]:
@@ -81,6 +85,8 @@ def reserved_devices(
                 )
 
 
-def _devices(entries: Iterator[ReservationInfo] | Sequence[ReservationInfo]) -> Iterator[ReservedDevice]:
-    for entry in entries:
-        yield from entry.devices
+def _devices(entries: Sequence[ReservationInfo]) -> OwnDevices:
+    taken = (each for entry in entries if not entry.reservation.reusable for each in entry.devices)
+    return OwnDevices(
+        tuple(taken), tuple(each for entry in entries if entry.reservation.reusable for each in entry.devices)
+    )

@@ -60,9 +60,9 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args, refuse_args
-from tidelock.ledger.messages import devices_text
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.api.reserved_devices import devices_text
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
@@ -71,7 +71,7 @@ from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, rea
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, OwnClaim, ReservedClaims
 from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
 from tidelock.plugins.dynamic_resources.extended_resources import claim_for, requested
-from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations, NodeGroup
+from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, NodeAllocations, NodeGroup
 from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
 from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
 from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
@@ -277,6 +277,8 @@ class DynamicResources(
                 entries = state.expect(OwnReservations).on_node[node_name]
                 found.set_own(node_name, devices_taken(entries, pod, node_name, self.handle.reservations))
             solution = found.solution(node_name)
+            if solution is None and node_name in found.own:
+                return Status(Code.UNSCHEDULABLE, (CANNOT_ALLOCATE,))
             if solution is None:
                 return Status(Code.ERROR, ("claim allocation not found for node",))
             allocated = results(group.to_allocate, solution, node_name)

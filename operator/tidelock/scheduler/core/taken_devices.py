@@ -55,7 +55,12 @@ class TakenDevices:
                 self._ledger.placement.lose_device(entry, losers[entry], key, now)
 
     def _losers(self, claim: ResourceClaim) -> dict[ReservationInfo, DeviceId]:
-        """Return the reservations with a device that a claim has got, unless their owner has come."""
+        """Return the reservations with a device that a claim has got, unless their owner has come.
+
+        A claim that is being deleted gives its devices back. Its pod, which may be an owner, can be gone.
+        """
+        if claim.meta.deletion_timestamp is not None:
+            return {}
         taken = self.by(claim)
         return {entry: device for device, entry in taken if entry.phase is not Phase.BOUND}
 

@@ -31,10 +31,17 @@ class Scene(Core):
         status = HELD | {"devices": [reserved]}
         return self.reservation(name, owner=owner, resources=None, template=template, status=status)
 
-    def show(self, name: str = "other", *devices: str, users: tuple[str, ...] = (), **fields: Any) -> None:
+    def show(
+        self,
+        name: str = "other",
+        *devices: str,
+        users: tuple[str, ...] = (),
+        deleted: bool = False,
+        **result: Any,
+    ) -> None:
         """Show a claim with devices by the watch, and let a step follow."""
-        status = allocated(*(devices or ("gpu-0",)), users=users, **fields)
-        put(self.decider.objects, resource_claim(name, status=status))
+        status = allocated(*(devices or ("gpu-0",)), users=users, **result)
+        put(self.decider.objects, resource_claim(name, status=status, deleted=deleted))
         self.step()
 
     @property
@@ -76,6 +83,15 @@ def test_the_claim_of_an_owner_takes_nothing_from_its_reservation(bound: bool) -
     scene.add(pod("web-0", **claiming("other"), **({"node_name": "node-b"} if bound else {})))
     scene.show(users=("web-0",))
     assert "took device" not in scene.entry.violation
+
+
+def test_a_claim_that_is_being_deleted_takes_nothing() -> None:
+    """Guard against a restart between the end of an owner and that of its claim."""
+    scene = Scene(listed=False)
+    scene.show(users=("web-0",), deleted=True)
+    scene.list_all()
+    scene.step()
+    assert scene.lost == ""
 
 
 def test_the_claim_of_a_stranger_is_no_owners() -> None:
