@@ -183,7 +183,8 @@ class DynamicResources(
     ) -> PostFilterResult:
         """Free the devices of one claim that no other pod uses, if they are out of reach on some node.
 
-        Otherwise delete the claim for extended resources of an earlier attempt.
+        Otherwise delete the claim for extended resources of an earlier attempt. If nodes were left out,
+        another attempt looks at them.
         """
         found = state.read(NodeAllocations)
         if found is None:
@@ -195,7 +196,7 @@ class DynamicResources(
                 return PostFilterResult(_DEALLOCATED)
         if found.leftover is not None and self._writer.delete(found.leftover):
             return PostFilterResult(_DELETED)
-        return _NO_HELP
+        return PostFilterResult(_NO_HELP.status, unfinished=found.unfinished)
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods without alternatives among their requests."""
