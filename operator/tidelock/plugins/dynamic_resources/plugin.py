@@ -55,7 +55,7 @@ from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.resource_claims import ResourceClaim
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, OwnClaim, ReservedClaims
-from tidelock.plugins.dynamic_resources.extended_resources import claim_for, requested
+from tidelock.plugins.dynamic_resources.extended_resources import backed_resources, claim_for
 from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations, NodeGroup
 from tidelock.plugins.dynamic_resources.pod_claims import resource_claims_of
 from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
@@ -120,7 +120,7 @@ class DynamicResources(
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Look at the claims, and at extended resources that devices provide. Skip pods without any."""
         classes = self._classes.by_resource
-        resources = requested(pod, classes) if classes else ()
+        resources = backed_resources(pod, classes) if classes else ()
         if not pod.spec.resource_claims and not resources:
             return SKIP if any("/" in name for name in pod.requests) else SKIP_ALIKE
         if isinstance(pod, ReservePod) and pod.spec.resource_claims:
