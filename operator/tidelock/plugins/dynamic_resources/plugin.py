@@ -122,7 +122,8 @@ class DynamicResources(
         classes = self._classes.by_resource
         resources = backed_resources(pod, classes) if classes else ()
         if not pod.spec.resource_claims and not resources:
-            return SKIP if any("/" in name for name in pod.requests) else SKIP_ALIKE
+            may_be_backed = "/" in "".join(pod.requests)  # by a class that comes later
+            return SKIP if may_be_backed else SKIP_ALIKE
         if isinstance(pod, ReservePod) and pod.spec.resource_claims:
             return _refused(_OF_RESERVATION)
         claims = resource_claims_of(pod, self._claims)
