@@ -46,7 +46,7 @@ async def audit_claims(client: KubeClient, nodes: Mapping[str, str]) -> list[str
 
 
 def wrong_devices(claims: Iterable[Json], nodes: Mapping[str, str]) -> Iterator[str]:
-    """Yield the texts for claims, whose names are those of their pods."""
+    """Yield the texts. Each claim has the name of its pod."""
     users: Counter[tuple[str, str]] = Counter()
     for claim in claims:
         name = claim["metadata"]["name"]

@@ -239,7 +239,7 @@ class ResourceClaim(ForeignObject, frozen=True):
 
     @property
     def extended_resources_of(self) -> str:
-        """The uid of the pod for whose extended resources a scheduler made the claim, or empty."""
+        """The uid of a pod, if a scheduler has made the claim for its extended resources, or empty."""
         owner = self.meta.controller
         made = owner is not None and self.meta.annotations.get(FOR_EXTENDED_RESOURCES) == "true"
         return owner.uid if made and owner is not None else ""

@@ -90,7 +90,7 @@ class _ForResource:
             yield RequestMapping(container, self.resource, name)
 
 
-def requested(pod: Pod, classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
+def backed_resources(pod: Pod, classes: Mapping[str, DeviceClass]) -> tuple[str, ...]:
     """Return the requested extended resources that devices can provide."""
     return tuple(sorted(name for name, units in pod.requests.items() if units > 0 and name in classes))
 

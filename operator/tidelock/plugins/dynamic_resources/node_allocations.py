@@ -117,6 +117,11 @@ class NodeAllocations:
             if claim.allocation is not None and claim.allocation.node_selector is not None
         ]
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether some nodes were left out, as the searches for the pod had taken long enough."""
+        return TIMED_OUT in self._own.values()
+
     def group(self, node_name: str) -> NodeGroup:
         """Return the group of a node."""
         row = self.columns.row_of[node_name]
@@ -202,6 +207,9 @@ class NodeAllocations:
         shared: dict[int, Solution | str] = {}
         for row in group.results.stale(rows):
             if row in self._reasons:
+                continue
+            if self._steps_left <= 0 or self.allocator.selection.exhausted:
+                self._own[row] = TIMED_OUT
                 continue
             devices = self.pools.of(nodes[row])
             found = shared.get(id(devices))

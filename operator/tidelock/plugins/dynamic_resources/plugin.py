@@ -70,7 +70,7 @@ from tidelock.model.resource_claims import ResourceClaim, ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, OwnClaim, ReservedClaims
 from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
-from tidelock.plugins.dynamic_resources.extended_resources import claim_for, requested
+from tidelock.plugins.dynamic_resources.extended_resources import backed_resources, claim_for
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, NodeAllocations, NodeGroup
 from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
 from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
@@ -137,9 +137,10 @@ class DynamicResources(
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Look at the claims, and at extended resources that devices provide. Skip pods without any."""
         classes = self._classes.by_resource
-        resources = requested(pod, classes) if classes else ()
+        resources = backed_resources(pod, classes) if classes else ()
         if not pod.spec.resource_claims and not resources:
-            return SKIP if any("/" in name for name in pod.requests) else SKIP_ALIKE
+            may_be_backed = "/" in "".join(pod.requests)  # by a class that comes later
+            return SKIP if may_be_backed else SKIP_ALIKE
         claims = resource_claims_of(pod, self.handle.objects)
         if isinstance(claims, str):
             return _refused(claims)
@@ -229,7 +230,8 @@ class DynamicResources(
     ) -> PostFilterResult:
         """Free the devices of one claim that no other pod uses, if they are out of reach on some node.
 
-        Otherwise delete the claim for extended resources of an earlier attempt.
+        Otherwise delete the claim for extended resources of an earlier attempt. If nodes were left out,
+        another attempt looks at them.
         """
         found = state.read(NodeAllocations)
         if found is None or isinstance(pod, ReservePod):
@@ -241,7 +243,7 @@ class DynamicResources(
                 return PostFilterResult(_DEALLOCATED)
         if found.leftover is not None and self._writer.delete(found.leftover):
             return PostFilterResult(_DELETED)
-        return _NO_HELP
+        return PostFilterResult(_NO_HELP.status, unfinished=found.unfinished)
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods without alternatives among their requests."""

@@ -10,7 +10,7 @@ from devices import DRIVER, claiming, device, device_class, device_slice, put, r
 from tidelock.framework.api import Code, FilterResult, Status
 from tidelock.kube.errors import Forbidden
 from tidelock.model.reserve_pod import reserve_pod_of
-from tidelock.plugins.dynamic_resources.extended_resources import claim_for, requested
+from tidelock.plugins.dynamic_resources.extended_resources import backed_resources, claim_for
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, LEFTOVER
 from tidelock.plugins.node_resources_fit import NodeResourcesFit
 from unit.plugins.dynamic_resources.cluster import Cluster
@@ -50,7 +50,7 @@ def of(init: list[Json], containers: list[Json]) -> tuple[dict[str, int], list[t
     """Return the requests of the claim of a pod with their counts, and the mappings."""
     classes = {GPU: device_class("gpu", resource=GPU), NIC: device_class("nic", resource=NIC)}
     wanted = pod(initContainers=init, containers=containers)
-    claim, mappings = claim_for(wanted, requested(wanted, classes), classes)
+    claim, mappings = claim_for(wanted, backed_resources(wanted, classes), classes)
     requests = claim.spec.devices.requests
     assert {each.name for each in requests} == {each.request_name for each in mappings}
     counts = {each.name: each.exactly.count for each in requests if each.exactly is not None}
