@@ -120,7 +120,7 @@ class NodeAllocations:
     @property
     def unfinished(self) -> bool:
         """Whether some nodes were left out, as the searches for the pod had taken long enough."""
-        return TIMED_OUT in self._own.values()
+        return TIMED_OUT in self._reasons.values()
 
     def group(self, node_name: str) -> NodeGroup:
         """Return the group of a node."""
@@ -209,7 +209,7 @@ class NodeAllocations:
             if row in self._reasons:
                 continue
             if self._steps_left <= 0 or self.allocator.selection.exhausted:
-                self._own[row] = TIMED_OUT
+                self._reasons[row] = TIMED_OUT
                 continue
             devices = self.pools.of(nodes[row])
             found = shared.get(id(devices))
