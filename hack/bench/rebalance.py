@@ -210,7 +210,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.rebalance", description=__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="folder with planetlab-DAY.csv(.gz) files")
     parser.add_argument("--days", default=",".join(TUNED_ON), help="names, separated by commas")
-    parser.add_argument("--seeds", type=int, default=6, help="worlds of each day and lifetime")
+    parser.add_argument("--seeds", type=int, default=3, help="worlds of each day and lifetime")
     parser.add_argument(
         "--life-hours", type=float, nargs="+", default=[3.0, 24.0], help="of pods, on average"
     )

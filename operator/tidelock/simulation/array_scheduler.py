@@ -95,11 +95,10 @@ class ArrayScheduler:
         raise NotImplementedError("only the whole scheduler can be restarted")
 
     def show(self, reading: Reading) -> None:
-        """Take over a reading. A node may be within its limits again."""
+        """Take over a reading. A node may be within its limits again, or a tide has other limits."""
         if self._scorer is not None:
             self._scorer.show(reading)
-            if self._scorer.fits(self.clock.now()) is not None:
-                self._retry()
+            self._retry()
 
     def add_pod(self, number: int) -> None:
         """Create a pod of the world."""
