@@ -190,16 +190,16 @@ def _timing(step_seconds: float) -> MetricsTiming:
     )
 
 
-def _simulated(course: Course, options: argparse.Namespace, warm_up: float) -> RatioEstimate:
+def _simulated(course: Course, seed: int, warm_up: int) -> RatioEstimate:
     """Return the deviation that the simulator has for the pods of a pool.
 
     The windows have the slots of the demo, which begin at whole minutes of the clock. The order of pods that
     arrive at once decides between equal nodes. So this is the mean over several orders, with the range in
-    which 95 % of them lie.
+    which 95 % of them lie. The warm-up is a number of steps.
     """
-    seconds, policy = options.step_seconds, _POLICIES[course.pool.name]
+    seconds, policy = course.seconds, _POLICIES[course.pool.name]
     lead = int(course.began % max(STEPS.values()) // seconds)
-    world, rng = course.lived(seconds, lead), np.random.default_rng(options.seed)
+    world, rng = course.lived(lead), np.random.default_rng(seed)
     unmeasured = MetricsFaults(down=(0.0, lead * seconds))
 
     def run(order: Indices) -> Run:
@@ -207,7 +207,7 @@ def _simulated(course: Course, options: argparse.Namespace, warm_up: float) -> R
         return Simulation(some, policy, timing=_timing(seconds), faults=unmeasured).run()
 
     spreads = [
-        figures(run(rng.permutation(world.pods)), lead * seconds + warm_up).spread for _ in range(_ORDERS)
+        figures(run(rng.permutation(world.pods)), (lead + warm_up) * seconds).spread for _ in range(_ORDERS)
     ]
     low, high = np.percentile(spreads, (2.5, 97.5))
     return RatioEstimate(float(np.mean(spreads)), float(low), float(high))
@@ -219,7 +219,7 @@ def _report(courses: Sequence[Course], options: argparse.Namespace) -> list[str]
     titles = []
     for timer in courses:
         spread = float(np.array(timer.cpu[first:]).std(axis=1).mean())
-        simulated = _simulated(timer, options, first * options.step_seconds)
+        simulated = _simulated(timer, options.seed, first)
         pending = max(timer.pending[first:])
         print(
             f"{_TITLES[timer.pool.name]}: deviation between nodes {spread:.2f} points of CPU, "
@@ -252,7 +252,7 @@ def main(arguments: Sequence[str]) -> int:
         courses = asyncio.run(_played(cluster, port, options, scene))
     titles = _report(courses, options)
     if options.plot is not None:
-        draw(courses, titles, options.step_seconds, options.plot)
+        draw(courses, titles, options.plot)
     return 0
 
 

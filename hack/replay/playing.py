@@ -33,7 +33,7 @@ class Course:
         pending: number of pods without a node. T.
         placement: placement of the pods in the last step.
         stays: the life of each pod so far, by its name.
-        began: second of the epoch at which the first step was added.
+        began, ended: seconds of the epoch at which the first step and the last one were added.
 
     """
 
@@ -44,11 +44,13 @@ class Course:
     placement: Placement | None = None
     stays: dict[str, Stay] = field(default_factory=dict)
     began: float = 0.0
+    ended: float = 0.0
 
     def add(self, placement: Placement, cpu: Floats, target: float) -> None:
         """Add a step."""
         step = len(self.cpu)
-        self.began = self.began or time.time()
+        self.ended = time.time()
+        self.began = self.began or self.ended
         for name, workload, node in zip(*map(list, placement), strict=True):
             if node != NOT_PLACED:
                 first = self.stays[name].first if name in self.stays else step
@@ -58,13 +60,17 @@ class Course:
         self.pending.append(int((placement.node == NOT_PLACED).sum()))
         self.placement = placement
 
-    def lived(self, seconds: float, lead: int = 0) -> SimulatedWorld:
+    @property
+    def seconds(self) -> float:
+        """The mean duration of a step, which is longer than planned on a busy machine."""
+        return round((self.ended - self.began) / (len(self.cpu) - 1), 1)
+
+    def lived(self, lead: int = 0) -> SimulatedWorld:
         """Return a world of the pods as they came and went, in the time of the replay.
 
-        A step lasts so many seconds. The world begins some steps before the first pods, and those of the last
-        step stay.
+        The world begins some steps before the first pods, and those of the last step stay.
         """
-        world, steps = self.pool.world, len(self.cpu)
+        world, steps, seconds = self.pool.world, len(self.cpu), self.seconds
         workload, first, last = np.array(list(self.stays.values()), np.intp).T
         return replace(
             world,

@@ -6,6 +6,7 @@ in a slot the first one counts. Statistics leave out slots without a sample, as 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isclose
 from types import MappingProxyType
 
 import numpy as np
@@ -51,9 +52,10 @@ class MetricsTiming:
 
     def intervals(self, seconds: float) -> int:
         """Return the number of intervals in some seconds, or raise ValueError if it is not whole."""
-        if not (0 < self.interval <= seconds and (seconds / self.interval).is_integer()):
+        count = round(seconds / self.interval) if self.interval > 0 else 0
+        if not (count and isclose(count * self.interval, seconds)):
             raise ValueError(f"interval: {self.interval:g} should divide {seconds:g} seconds")
-        return round(seconds / self.interval)
+        return count
 
 
 SLOW_METRICS = MetricsTiming()

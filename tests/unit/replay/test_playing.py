@@ -27,11 +27,12 @@ def course() -> Course:
     for names in (("db-1", "web-1"), ("db-1", "web-1"), ("db-1", "web-2"), ("db-1", "web-2")):
         placement = Placement((*names, "web-0"), np.array([1, 0, 0]), np.array([0, 0, NOT_PLACED]))
         made.add(placement, np.array([50.0]), 40.0)
+    made.began, made.ended = 1000.0, 1012.04
     return made
 
 
 def test_a_course_is_a_world_of_the_pods_that_lived(course: Course) -> None:
-    world = course.lived(4.0)
+    world = course.lived()
 
     assert (world.step, world.steps) == (4.0, 4)
     assert world.workload.tolist() == [1, 0, 0]
@@ -46,7 +47,7 @@ def test_pods_without_a_node_are_counted(course: Course) -> None:
 
 
 def test_a_world_can_begin_before_its_pods(course: Course) -> None:
-    world = course.lived(4.0, lead=2)
+    world = course.lived(lead=2)
 
     assert world.steps == 6
     assert world.arrives.tolist() == [8.0, 8.0, 16.0]
