@@ -1,4 +1,4 @@
-"""Reservations hold devices: nobody else gets them, and the owner gets exactly these."""
+"""Reservations hold devices: no other pod gets them, and the owner gets exactly these."""
 
 from collections.abc import Iterator
 from contextlib import closing
