@@ -1,6 +1,6 @@
 """Reservations with devices beside pods with claims, in any order of events, with restarts.
 
-The scalar oracle is a list of the users of each device, which is made again after each move.
+The scalar oracle lists the users of each device. It is made from claims and reservations after each move.
 """
 
 from collections import defaultdict
