@@ -1,4 +1,4 @@
-"""Reservations hold devices: nobody else gets them, and the owner gets exactly these."""
+"""Reservations hold devices: no other pod gets them, and the owner gets exactly these."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.accelerators import Accelerators, claiming_from
+from cluster.accelerators import Accelerators, claiming_from, devices_of
+from cluster.api import Manifest
 from cluster.live import Live, Lock
 from cluster.operator_process import Launch
 from cluster.world import World
@@ -83,15 +84,19 @@ def test_held_devices_survive_a_crash(launch: Launch, private_world: World) -> N
     node = world.node("a")
     with closing(Accelerators(world)) as accelerators:
         accelerators.slice(node, "gpu-0")
-        template = accelerators.template("gpus")
-        held = lock(world, template)
+        held = lock(world, accelerators.template("gpus"))
         before = held.until_phase("Active")
         operator.kill()
-        stranger = world.pod("stranger", "100m", **claiming_from(template))
+        claims = [accelerators.claim(name) for name in ("of-stranger", "of-owner")]  # without a controller
+        uses: list[Manifest] = [
+            {"resourceClaims": [{"name": "gpu", "resourceClaimName": claim.name}]} for claim in claims
+        ]
+        refused = world.pod("stranger", "100m", **uses[0])
         operator.start()
         operator.ready()
-        stranger.until_refused("gpu-0 reserved by")
+        refused.until_refused("gpu-0 reserved by")
         assert held.status() == before
 
-        assert world.pod("web-0", "100m", **claiming_from(template)).until_bound() == node.name
+        assert world.pod("web-0", "100m", **uses[1]).until_bound() == node.name
+        assert devices_of(claims[1]) == ["gpu-0"]
         held.until_gone()

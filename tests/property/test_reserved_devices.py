@@ -1,6 +1,6 @@
 """Reservations with devices beside pods with claims, in any order of events, with restarts.
 
-The scalar oracle is a list of who has which device, made anew from claims and reservations after each move.
+The scalar oracle lists the users of each device. It is made from claims and reservations after each move.
 """
 
 from collections import defaultdict
@@ -202,7 +202,7 @@ class World:
         self.an_owner_in_binding_has_the_devices_of_its_reservations()
 
     def having(self) -> dict[str, list[tuple[str, str]]]:
-        """Return who has each device: claims with the names of their pods, and reservations."""
+        """Return the users of each device: claims with the names of their pods, and reservations."""
         found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         claims = self.core.objects.resource_claims
         for claim in claims.all():

@@ -18,8 +18,8 @@ from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations,
 def own_devices(state: CycleState, pod: Pod, reservations: Reservations) -> dict[str, OwnDevices]:
     """Return the devices that a pod can get from its own reservations, by node.
 
-    What it uses of reusable reservations decides whether it takes others for any pod of its workload beside
-    them. That is known once it counts on the node, so here it takes none.
+    Its use of reusable reservations decides whether it takes others for any pod of its workload beside them.
+    That is known once it counts on the node, so here it takes none.
     """
     own = state.read(OwnReservations)
     if own is None:
