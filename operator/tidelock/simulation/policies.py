@@ -87,8 +87,8 @@ class SimulatedPolicy:
         by_requests: whether the default scores of requests also count.
         measures: whether it needs measured use.
         rule: scores of nodes by their levels, in place of the plugin's. Only arrays are played with it.
-        foresight: number of steps whose mean use is known in advance, and counts in place of measured use,
-            or 0. Only arrays are played with it.
+        foresight: number of coming steps. Their mean use is known, and counts in place of measured use. 0 for
+            measured use. Only arrays are played with foresight.
 
     """
 
