@@ -49,11 +49,11 @@ class Accelerators:
         }
         return self._keep(_SLICES, {"metadata": {"name": f"{on.name}-slice"}, "spec": spec})
 
-    def claim(self, name: str, *expressions: str, **request: Any) -> Live:
+    def claim(self, name: str, *expressions: str, namespace: str = "", **request: Any) -> Live:
         """Create a claim for one device, or for those of a request."""
         manifest = {"metadata": {"name": name}, "spec": self._spec(*expressions, **request)}
-        api = self._world.api
-        return Live(api, _CLAIMS, api.create(_CLAIMS.collection(self._world.namespace), manifest))
+        api, namespace = self._world.api, namespace or self._world.namespace
+        return Live(api, _CLAIMS, api.create(_CLAIMS.collection(namespace), manifest))
 
     def template(self, name: str, *expressions: str, **request: Any) -> Live:
         """Create a template of claims for one device, or for those of a request."""
