@@ -81,3 +81,16 @@ def test_devices_provide_an_extended_resource(world: World, accelerators: Accele
     late.until_refused("cannot allocate all claims")
     pod.delete()  # the garbage collector deletes its claim
     assert late.until_bound() == node.name
+
+
+def test_a_claim_that_an_attempt_has_left_goes_before_the_next_one(
+    world: World, accelerators: Accelerators
+) -> None:
+    pod = world.pod("trainer", **accelerators.asking())
+    world.node("a")
+    pod.until_refused("cannot allocate all claims")
+    leftover = accelerators.leftover(pod)
+    more = world.node("b")
+    accelerators.slice(more, "gpu-0")
+    assert pod.until_bound() == more.name
+    leftover.until_gone()
