@@ -27,11 +27,18 @@ _Aspect = tuple[str, bool, str, str]
 # Phases without the condition Ready: the reservation has served its purpose, or its window is yet to begin.
 _AT_REST = frozenset({Phase.CONSUMED, Phase.EXPIRED, Phase.PLANNED})
 
+# Conditions that tell of the pods that use a reservation.
+_OF_PODS = ("Occupied", "Lent")
+
 
 def render_reservation(entry: ReservationInfo, now: float) -> dict[str, Any]:
     """Render the status of a reservation, and note the transition times of its conditions."""
     aspects = list(_all_aspects(entry))
+    before = entry.transition_times
     entry.transition_times = {name: _since(entry, name, holds, now) for name, holds, _, _ in aspects}
+    if not _reports_phase(entry):
+        # Pods may use a member before its group is committed. That is noted once, and shown later.
+        entry.transition_times |= {name: before[name] for name in _OF_PODS if name in before}
     return _status(entry, aspects, now)
 
 

@@ -194,3 +194,17 @@ def test_times_of_conditions_are_whole_seconds_and_others_milliseconds(ledger: L
 def test_rendering_again_gives_the_same(ledger: LedgerScene) -> None:
     growing(ledger)
     assert render_reservation(ledger.entry(), NOW) == render_reservation(ledger.entry(), NOW + 60)
+
+
+def test_a_borrower_from_before_the_commit_of_a_group_is_shown_after_it(ledger: LedgerScene) -> None:
+    """Guard against a member that showed Lent=False for as long as its borrower stayed.
+
+    The borrower was noted while the status without that condition was rendered, which forgot it.
+    """
+    entry = ledger.active(borrowable=True)
+    entry.transition_times["Lent"] = ("True", NOW)
+    entry.group_committed = False
+    assert "Lent" not in conditions(entry, NOW + 1)
+    entry.group_committed = True
+    lent = conditions(entry, NOW + 2)["Lent"]
+    assert (lent["status"], lent["lastTransitionTime"]) == ("True", format_instant(NOW))
