@@ -23,21 +23,29 @@ class Wire:
         self.used = asyncio.Event()  # something was sent
         self.left = asyncio.Event()  # the client has closed its end
         self._port = port
+        self._carried: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def laid(self) -> AsyncIterator[int]:
-        listener = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         async with listener:
             yield listener.sockets[0].getsockname()[1]
+        # The server does not know connections in the handshake. Their sockets would outlive the event loop.
+        await asyncio.wait_for(asyncio.gather(*self._carried), 20)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._carried.add(asyncio.create_task(self._carry(reader, writer)))
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
         back = asyncio.create_task(self._pump(far_reader, writer))
         await self._pump(reader, far_writer)
         self.left.set()
-        for end in (writer, far_writer):
-            end.close()
-        await back
+        writer.close()
+        far_writer.write_eof()
+        await back  # until the server has closed its end
+        far_writer.close()
+        await far_writer.wait_closed()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -67,7 +75,7 @@ async def far(tmp_path: Path) -> AsyncIterator[Far]:
         cluster = {"certificate-authority": str(keys.authority)}
         config = write_kubeconfig(tmp_path / "kubeconfig", f"https://127.0.0.1:{port}", {}, cluster=cluster)
         yield Far(server, wire, KubeClient(load_connection(config), user_agent="test"))
-    await server.close()
+        await server.close()
 
 
 async def test_a_silent_stream_is_closed_without_waiting_for_the_tls_shutdown(far: Far) -> None:
