@@ -19,6 +19,7 @@ class Gangs:
         self._whole_at: dict[str, float] = {}
         self._whole: set[str] = set()
         self._least: dict[str, int] = {}
+        self._given_up: set[str] = set()  # groups that never had capacity, and were rejected
 
     def see(self, each: Happening, before: Json | None) -> None:
         """Check a version of a group, or of a member."""
@@ -28,6 +29,10 @@ class Gangs:
         if each.kind == "reservationgroups" and newly:
             self._note_whole(each.uid, each.at)
             self._check_whole(each, each.uid, "group status")
+        if each.kind == "reservationgroups":
+            status = each.state.get("status", {})
+            if status.get("phase") == "Rejected" and "activatedAt" not in status:
+                self._given_up.add(each.uid)
         if each.kind != "reservations" or "group" not in each.state["spec"]:
             return
         asked = each.state["spec"]["group"]
@@ -89,10 +94,13 @@ class Gangs:
     def explains(self, reason: str, before: Json, each: Happening) -> bool:
         """Return whether a member gave its capacity back because another member lost its own.
 
-        Others may take that capacity at once.
+        Others may take that capacity at once. A member is deleted if it got capacity after its group was
+        rejected.
         """
         del each
         group = before["spec"].get("group")
+        if reason == "Deleted":
+            return group is not None and group["uid"] in self._given_up
         known = reason in ROOMLESS | _OF_GROUPS | {"Overcommitted"}
         return group is not None and known and self._is_troubled(group["uid"])
 

@@ -247,6 +247,16 @@ def test_a_member_that_gives_up_its_capacity_without_a_reason_is_a_violation(tal
     assert broken(tale.judged(), "no reason for an end of Active (GroupIncomplete)")
 
 
+def test_only_a_member_of_a_group_that_was_given_up_may_be_deleted(tale: Tale) -> None:
+    stored(tale, "gang-0")
+    tale.gone()
+    assert broken(tale.judged(), "deleted by the operator while it was Pending")
+    state = {"metadata": {"name": "gang", "uid": GROUP["uid"]}, "spec": {}}
+    tale.tell("reservationgroups", state | {"status": {"phase": "Rejected", "conditions": []}})
+    tale.happenings.insert(0, tale.happenings.pop())
+    assert tale.judged() == []
+
+
 def test_a_pod_that_takes_two_members_is_a_violation(tale: Tale) -> None:
     tale.bound("web", cpu="1")
     for name in ("gang-0", "gang-1"):
