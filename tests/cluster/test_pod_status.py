@@ -25,7 +25,8 @@ def written(kind: str, status: str, reason: str) -> Manifest:
 
 CONTAINER = {"name": "main", "ready": True, "restartCount": 0, "image": "", "imageID": ""}
 OTHERS = {"type": "Ready", "status": "True", "lastTransitionTime": TIME}
-MAPPING = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "r"}
+# The API server checks only that the container requests the resource.
+MAPPING = {"containerName": "main", "resourceName": "cpu", "requestName": "r"}
 OWN: dict[str, Manifest] = {
     "unschedulable": written("PodScheduled", "False", "Unschedulable"),
     "preempted": written("DisruptionTarget", "True", "PreemptionByScheduler"),

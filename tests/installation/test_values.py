@@ -212,7 +212,7 @@ def test_the_failure_policy_of_webhooks_can_be_ignore(charted: Charted) -> None:
     found = changed(charted.objects(OVERLAYS["extender"]), charted.objects(values))
     reviews = "ValidatingWebhookConfiguration/tidelock: webhooks"
     answers = "MutatingWebhookConfiguration/tidelock: webhooks[0]"  # the other one is Ignore anyway
-    webhooks = (f"{reviews}[0]", f"{reviews}[1]", answers)
+    webhooks = (*(f"{reviews}[{number}]" for number in range(3)), answers)
     assert found == {f"{webhook}.failurePolicy": "Ignore" for webhook in webhooks}
 
 
@@ -241,8 +241,11 @@ def test_the_certificate_of_the_extender_can_be_the_users(charted: Charted) -> N
         charted.objects({"extender": {"enabled": True, "caBundle": "QUJD"}}),
     )
     assert "--no-tls-rotate" in found.pop(f"{CONTAINER}.args")
-    webhooks = [f"{kind}WebhookConfiguration/tidelock: webhooks" for kind in ("Validating", "Mutating")]
-    bundles = {f"{each}[{number}].clientConfig.caBundle": "QUJD" for each in webhooks for number in (0, 1)}
+    bundles = {
+        f"{kind}WebhookConfiguration/tidelock: webhooks[{number}].clientConfig.caBundle": "QUJD"
+        for kind, count in (("Validating", 3), ("Mutating", 2))
+        for number in range(count)
+    }
     assert found == {"Secret/tidelock-tls": GONE} | bundles
 
 
