@@ -116,9 +116,10 @@ class Story:
             rng = Random(f"{self.plan.seed}/{self.lives}")  # noqa: S311 -- to be repeated
             async with self.creations.fence:
                 self.epoch = await self.outages.elect() if self.outages is not None else self.lives
-            keys = [
-                f"{self.plan.seed}/{number}".encode() for number in (self.lives // 2, self.lives // 2 - 1)
-            ]
+            # An operator replaces a key long after any answer that it has signed. So no key may be replaced
+            # twice by crashes that follow each other within seconds.
+            newest = self.lives // 3
+            keys = [f"{self.plan.seed}/{number}".encode() for number in (newest, newest - 1)]
             levels = LEVELS.name in self.plan.kinds
             self.life = Life(self.site.operator, url, self.clock, rng, self.epoch, keys=keys, levels=levels)
             living = asyncio.create_task(self.life.live())
