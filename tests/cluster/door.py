@@ -5,7 +5,7 @@ import base64
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -149,6 +149,20 @@ def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:
 def bound_nodes(pods: list[Pod]) -> list[str]:
     """Return the names of the nodes to which pods are bound."""
     return [node for pod in pods if (node := (pod.read() or {})["spec"].get("nodeName"))]
+
+
+@contextmanager
+def reviewing_operator(cluster: LocalCluster, folder: Path) -> Iterator[OperatorProcess]:
+    """Run the operator with its admission webhooks, which review requests of other clients from now on."""
+    (port,) = free_ports(1)
+    api = Api(cluster.kubeconfig)
+    with (
+        operating(cluster, folder, "--admission", port=port) as running,
+        webhooks(cluster, api, port),
+        closing(World(api)) as trial,
+    ):
+        until_reviewed(trial)
+        yield running
 
 
 def until_reviewed(world: World) -> None:

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from decimal import Decimal
 
 import pytest
 import yaml
 
-from cluster.api import Api, RefusedError
-from cluster.door import BY_STOCK, bind, bound_nodes, operating, stock_scheduler, until_reviewed, webhooks
+from cluster.api import RefusedError
+from cluster.door import (
+    BY_STOCK,
+    bind,
+    bound_nodes,
+    reviewing_operator,
+    stock_scheduler,
+)
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.loopback import free_ports
 
 REFUSALS = 'tidelock_admission_reviews_total{verdict="refused"}'
 VIOLATIONS = 'tidelock_reservation_violations_total{policy="Keep"}'
@@ -24,15 +28,7 @@ def reviewing(
     private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
     """Run the operator with the webhook that reviews every binding by another client."""
-    (port,) = free_ports(1)
-    api = Api(private_cluster.kubeconfig)
-    folder = tmp_path_factory.mktemp("reviewing")
-    with (
-        operating(private_cluster, folder, "--admission", port=port) as process,
-        webhooks(private_cluster, api, port),
-        closing(World(api)) as trial,
-    ):
-        until_reviewed(trial)
+    with reviewing_operator(private_cluster, tmp_path_factory.mktemp("reviewing")) as process:
         yield process
 
 

@@ -6,13 +6,12 @@ from contextlib import closing
 import pytest
 
 from cluster.accelerators import Accelerators, claiming_from, devices_of
-from cluster.api import Api, Manifest, RefusedError
-from cluster.door import operating, until_reviewed, webhooks
+from cluster.api import Manifest, RefusedError
+from cluster.door import reviewing_operator
 from cluster.live import Live, Lock, Node
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.loopback import free_ports
 
 VIOLATIONS = 'tidelock_reservation_violations_total{policy="Move"}'
 EXEMPT = "kube-system"
@@ -23,15 +22,7 @@ def reviewing(
     private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
     """Run the operator with the webhook that reviews every allocation by another client."""
-    (port,) = free_ports(1)
-    api = Api(private_cluster.kubeconfig)
-    folder = tmp_path_factory.mktemp("reviewing-devices")
-    with (
-        operating(private_cluster, folder, "--admission", port=port) as process,
-        webhooks(private_cluster, api, port),
-        closing(World(api)) as trial,
-    ):
-        until_reviewed(trial)
+    with reviewing_operator(private_cluster, tmp_path_factory.mktemp("reviewing-devices")) as process:
         yield process
 
 
