@@ -14,13 +14,12 @@ from cluster.crds import install_crds
 from cluster.live import Live, Node
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
-from devcluster import Cluster, start_cluster, wait_for
+from devcluster import Cluster, start_cluster
 from devcluster.identity import operator_kubeconfig
+from peers.added_nodes import node_names, until_nodes
 from peers.cluster_autoscaler import cluster_autoscaler
 from tidelock.integrations.autoscalers.node_protection import CLUSTER_AUTOSCALER, PROTECTED
 from tidelock.kube.client import NODES
-
-_MINUTES = 180.0
 
 
 @pytest.fixture
@@ -43,19 +42,6 @@ def world(controlplane: Cluster, tmp_path: Path) -> Iterator[World]:
     assert "Traceback" not in process.log
 
 
-def names(world: World) -> set[str]:
-    """Return the names of the world's nodes."""
-    label, value = next(iter(world.selector.items()))
-    found = world.admin.get(f"{NODES.collection()}?labelSelector={label}={value}")["items"]
-    return {each["metadata"]["name"] for each in found}
-
-
-def until_nodes(world: World, expected: set[str]) -> None:
-    wait_for(
-        lambda: names(world), until=lambda found: found == expected, what=f"{expected}", timeout=_MINUTES
-    )
-
-
 def until_annotated(node: Live, key: str) -> None:
     node.until(lambda found: found["metadata"]["annotations"].get(key) == "true", f"have {key}")
 
@@ -76,7 +62,7 @@ def test_a_node_stays_while_it_holds_a_reservation_unless_its_own_annotation_say
         until_annotated(kept, CLUSTER_AUTOSCALER)
         lost = world.active_reservation("web-1", "250m", disabled)
         until_annotated(disabled, PROTECTED)
-        assert names(world) == {kept.name, idle.name, disabled.name}
+        assert node_names(world) == {kept.name, idle.name, disabled.name}
 
         # All three look idle now.
         for pod in pods:

@@ -15,12 +15,11 @@ from cluster.world import World
 from devcluster import Cluster, start_cluster, wait_for
 from devcluster.component import Component
 from devcluster.identity import OVERLAYS, operator_kubeconfig
+from peers.added_nodes import node_names, until_nodes
 from peers.karpenter import karpenter, node_pool
 from tidelock.integrations.autoscalers.capacity_buffers import CAPACITY_BUFFERS, POD_TEMPLATES
-from tidelock.kube.client import NODES
 
 CPU = "1500m"
-_MINUTES = 180.0
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +50,6 @@ def world(controlplane: Cluster, peer: Component, tmp_path: Path) -> Iterator[Wo
     assert "Traceback" not in process.log
 
 
-def nodes(world: World) -> set[str]:
-    """Return the names of the world's nodes."""
-    label, value = next(iter(world.selector.items()))
-    found = world.admin.get(f"{NODES.collection()}?labelSelector={label}={value}")["items"]
-    return {each["metadata"]["name"] for each in found}
-
-
 def buffers(world: World) -> list[Manifest]:
     found: list[Manifest] = world.api.get(CAPACITY_BUFFERS.collection(world.namespace))["items"]
     return found
@@ -65,12 +57,6 @@ def buffers(world: World) -> list[Manifest]:
 
 def until_buffers(world: World, count: int) -> None:
     wait_for(lambda: buffers(world), until=lambda found: len(found) == count, what=f"{count} buffers")
-
-
-def until_nodes(world: World, expected: set[str]) -> None:
-    wait_for(
-        lambda: nodes(world), until=lambda found: found == expected, what=f"{expected}", timeout=_MINUTES
-    )
 
 
 def test_the_example_of_the_page(world: World) -> None:
@@ -105,7 +91,7 @@ def test_requests_wait_for_a_karpenter_that_is_away_and_its_node_goes_to_the_one
     peer.start()
     with node_pool(world, cpu="2"):
         made = patient.until_phase("Active")["nodeName"]
-        assert nodes(world) == {made}
+        assert node_names(world) == {made}
         guest.until_refused("Insufficient cpu beside reservations")
 
 
@@ -131,5 +117,5 @@ def test_without_the_exclusion_karpenter_counts_reserved_capacity_as_a_buffer(wo
             ),
             "fit on the reserved node",
         )
-        assert len(nodes(world)) == 1
+        assert len(node_names(world)) == 1
         buffer.delete()
