@@ -63,7 +63,6 @@ async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
             )
     finally:
         await asyncio.to_thread(program.stop)
-    outcome.findings += [*slowness(outcome.vitals)]
     return outcome
 
 
@@ -140,6 +139,7 @@ def main(arguments: Sequence[str]) -> int:
     ):
         say(f"seed {plan.seed}, {plan.objects} objects.")
         outcome = asyncio.run(play(cluster, plan))
+    outcome.findings += slowness(outcome.vitals)
     report(plan, outcome)
     return 1 if outcome.findings else 0
 

@@ -1,4 +1,7 @@
-"""A short run of the fuzzer. Each seed draws other objects, and `make fuzz` plays many more."""
+"""A short run of the fuzzer. Each seed draws other objects, and `make fuzz` plays many more.
+
+How fast the operator answers is measured by `make fuzz` alone, as other tests run beside this one.
+"""
 
 import asyncio
 from pathlib import Path

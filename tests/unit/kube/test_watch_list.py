@@ -147,7 +147,9 @@ async def test_a_long_list_lets_the_event_loop_run(client: KubeClient, server: S
     server.plays(page(*(pod(f"p{number}", number + 1) for number in range(450)), version=500))
     sink = Pinger()
 
-    await Follower(client, server, sink, settings=WatchSettings(yield_every=200)).until_script_ends()
+    await Follower(
+        client, server, sink, settings=WatchSettings(yield_every=200, turn=60.0)
+    ).until_script_ends()
     assert sink.lines.index("turn of the loop") == 200
 
 
