@@ -2,10 +2,9 @@
 
 On a new control plane, the operator runs as it is installed. Objects of all kinds that it reads are created
 and changed with a tenant's rights, or by an administrator if a tenant may not write the kind. Their fields
-are drawn from the schemas. The run fails if the operator ends or raises, if /healthz gets slow, or if a
-canary (another tenant's small Reservation) is answered late. Each object needs a status, or a refusal that
-names a field. A finding names a file with the object, and `--seed SEED --only NUMBER` repeats that object
-alone.
+are drawn from the schemas. The run fails if the operator ends or raises, if /healthz gets slow, or if
+another tenant's small Reservation is answered late. Each object needs a status, or a refusal that names a
+field. A finding names a file with the object, and `--seed SEED --only NUMBER` repeats that object alone.
 """
 
 import argparse
@@ -27,26 +26,26 @@ from bench.world import admin
 from devcluster import LocalCluster, start_cluster
 from devcluster.output import say
 from devcluster.tenants import AUTHOR, MANAGER, tenant_account
+from fuzz.health import HealthSamples
 from fuzz.objects import RESOURCES, Source
 from fuzz.run import Outcome, Plan, Tenancy, fuzz
 from fuzz.schema import Schema, of_openapi
-from fuzz.vitals import Vitals
 from soak.__main__ import install
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
 
-PROBE = 0.25
-"""Limit in seconds for 99 of 100 probes of /healthz."""
-SONG = 2.0
-"""Limit in seconds for the answer to each canary."""
+PROBE_SECONDS = 0.25
+"""Limit for 99 of 100 probes of /healthz."""
+RESERVATION_SECONDS = 2.0
+"""Limit for each small Reservation of the other tenant."""
 
-_NAMESPACE, _LIMITED, _CANARIES = "fuzz", "fuzz-limited", "fuzz-canary"
+_NAMESPACE, _LIMITED, _PROBES = "fuzz", "fuzz-limited", "fuzz-probe"
 
 
 async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
     """Run the operator and execute the plan."""
     program = tidelock(cluster, await asyncio.to_thread(install, cluster))
-    for namespace in (_NAMESPACE, _LIMITED, _CANARIES):
+    for namespace in (_NAMESPACE, _LIMITED, _PROBES):
         manifest = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         cluster.kubectl("apply", "--server-side", "-f", "-", input=manifest)
     file = tenant_account(cluster, _NAMESPACE, "team", (MANAGER, AUTHOR), cluster.directory)
@@ -58,9 +57,7 @@ async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
                 KubeClient(load_connection(file), user_agent="fuzz", timeout_seconds=60.0)
             )
             source = Source(plan.seed, await _schemas(client))
-            outcome = await fuzz(
-                Tenancy(client, team, _NAMESPACE, _LIMITED, _CANARIES), source, program, plan
-            )
+            outcome = await fuzz(Tenancy(client, team, _NAMESPACE, _LIMITED, _PROBES), source, program, plan)
     finally:
         await asyncio.to_thread(program.stop)
     return outcome
@@ -79,14 +76,16 @@ async def _schemas(client: KubeClient) -> dict[str, Schema]:
     return found
 
 
-def slowness(vitals: Vitals) -> list[str]:
+def slowness(health: HealthSamples) -> list[str]:
     """Return a text for each measurement in which the operator was too slow."""
     found = []
-    if (probe := _percentile(vitals.probes, 0.99)) > PROBE:
-        found.append(f"/healthz: the 99th percentile of {len(vitals.probes)} probes is {probe:.3f} s")
-    late = [song for song in vitals.songs if song > SONG]
+    if (probe := _percentile(health.probes, 0.99)) > PROBE_SECONDS:
+        found.append(f"/healthz: the 99th percentile of {len(health.probes)} probes is {probe:.3f} s")
+    late = [seconds for seconds in health.reservations if seconds > RESERVATION_SECONDS]
     if late:
-        found.append(f"{len(late)} of {len(vitals.songs)} canaries were answered late: {late[:10]} s")
+        found.append(
+            f"{len(late)} of {len(health.reservations)} reservations were answered late: {late[:10]} s"
+        )
     return found
 
 
@@ -98,7 +97,7 @@ def _percentile(values: Sequence[float], share: float) -> float:
 
 def report(plan: Plan, outcome: Outcome) -> None:
     """Print the numbers of objects and the findings."""
-    vitals = outcome.vitals
+    health = outcome.health
     ends = sorted({end for _, end in outcome.verdicts})
     rows = [("kind", *ends, "accepted")] + [
         (kind, *(str(outcome.verdicts[kind, end]) for end in ends), f"{outcome.accepted(kind):.0%}")
@@ -110,9 +109,9 @@ def report(plan: Plan, outcome: Outcome) -> None:
         f"slowest answer {outcome.slowest[0]:.2f} s ({outcome.slowest[1]})"
     )
     print(
-        f"/healthz: p99 {_percentile(vitals.probes, 0.99):.3f} s of {len(vitals.probes)}; "
-        f"canaries: p99 {_percentile(vitals.songs, 0.99):.3f} s, "
-        f"most {max(vitals.songs, default=0.0):.3f} s of {len(vitals.songs)}"
+        f"/healthz: p99 {_percentile(health.probes, 0.99):.3f} s of {len(health.probes)}; "
+        f"reservations: p99 {_percentile(health.reservations, 0.99):.3f} s, "
+        f"most {max(health.reservations, default=0.0):.3f} s of {len(health.reservations)}"
     )
     print("\n".join(outcome.findings) or "Nothing was found.")
 
@@ -139,7 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     ):
         say(f"seed {plan.seed}, {plan.objects} objects.")
         outcome = asyncio.run(play(cluster, plan))
-    outcome.findings += slowness(outcome.vitals)
+    outcome.findings += slowness(outcome.health)
     report(plan, outcome)
     return 1 if outcome.findings else 0
 

@@ -28,7 +28,7 @@ from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE
 from tidelock.scheduler.informers.informers import OTHERS
 
 SCHEDULER = "tidelock-scheduler"
-GROUND = "fuzz.tidelock.dev/ground"
+NODE_LABEL = "fuzz.tidelock.dev/node"
 """Label of the nodes that most objects select."""
 
 _SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
@@ -149,7 +149,7 @@ class Source:
             manifest = mutated(rng, schema, manifest, beyond=beyond)
         status = schema.properties.get("status")
         manifest |= {"apiVersion": resource.api_version, "kind": kind}
-        metadata = {"name": f"fuzz-{name}", "labels": {GROUND: "fuzz"}}
+        metadata = {"name": f"fuzz-{name}", "labels": {NODE_LABEL: "fuzz"}}
         manifest["metadata"] = _metadata(rng, metadata, beyond=beyond)
         count = rng.choice((1, 1, 2)) if rng.random() < _SHARE_OF_PATCHES else 0
         patches, forged = [], []
@@ -213,7 +213,7 @@ def _annotation(rng: Random) -> Any:
 _METADATA: Mapping[str, Callable[[Random], Any]] = {
     "name": lambda rng: rng.choice((*TEXTS, "fuzz-" + "x" * 240, "fuzz." + ".".join("ab" * 30))),
     "generateName": lambda rng: rng.choice(TEXTS),
-    "labels": lambda rng: {GROUND: "fuzz", rng.choice(("a", "job", "app", *TEXTS)): rng.choice(TEXTS)},
+    "labels": lambda rng: {NODE_LABEL: "fuzz", rng.choice(("a", "job", "app", *TEXTS)): rng.choice(TEXTS)},
     "annotations": lambda rng: {rng.choice((*_ANNOTATIONS, *TEXTS)): _annotation(rng)},
     "finalizers": lambda rng: [rng.choice(("example.com/never", "orphan", *TEXTS))],
     "ownerReferences": lambda rng: (
@@ -246,9 +246,9 @@ def _pod(rng: Random) -> Json:
     requests = rng.choice(({"cpu": "100m"}, {"cpu": "1", "memory": "1Gi"}, {}))
     container: Json = {"name": "main", "image": "example.org/none", "resources": {"requests": requests}}
     spec: Json = {"schedulerName": SCHEDULER, "containers": [container], "terminationGracePeriodSeconds": 0}
-    selector = {"matchLabels": {GROUND: "fuzz"}}
+    selector = {"matchLabels": {NODE_LABEL: "fuzz"}}
     term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
-    expressions = {"matchExpressions": [{"key": GROUND, "operator": "Exists"}]}
+    expressions = {"matchExpressions": [{"key": NODE_LABEL, "operator": "Exists"}]}
     spread = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", **term}
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "fuzz"}}
     weighted = {"weight": 1, "podAffinityTerm": term}
@@ -259,7 +259,7 @@ def _pod(rng: Random) -> Json:
         | {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
         "topologySpreadConstraints": [spread],
         "tolerations": [{"operator": "Exists"}],
-        "nodeSelector": {GROUND: "fuzz"},
+        "nodeSelector": {NODE_LABEL: "fuzz"},
         "volumes": [claim],
         "initContainers": [container | {"name": "init", "restartPolicy": rng.choice(("Always", None))}],
         "activeDeadlineSeconds": rng.choice((1, 100, 2**31 - 1)),
@@ -287,7 +287,7 @@ def _held(rng: Random) -> Json:
         spec["template"] = {"metadata": {"labels": labels}, "spec": template}
     else:
         spec["resources"] = requests
-        spec["nodeSelector"] = {GROUND: "fuzz"}
+        spec["nodeSelector"] = {NODE_LABEL: "fuzz"}
         if rng.random() < 1 / 8:
             spec["tolerations"] = [{"operator": "Exists"}]
     return spec
@@ -365,7 +365,7 @@ def _quota(rng: Random) -> Json:
 
 def _level(rng: Random) -> Json:
     source: Json = rng.choice(({"metricsServer": {}}, {"prometheus": {"address": "http://127.0.0.1:9"}}))
-    selector = {"matchLabels": {GROUND: "fuzz"}}
+    selector = {"matchLabels": {NODE_LABEL: "fuzz"}}
     return {"spec": {"source": source, "nodeSelector": selector, "refreshSeconds": 30}}
 
 
@@ -397,7 +397,7 @@ def _controller(rng: Random) -> Json:
 
 def _volume(rng: Random) -> Json:
     modes = [rng.choice(("ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod"))]
-    expressions = [{"key": GROUND, "operator": "In", "values": ["fuzz"]}]
+    expressions = [{"key": NODE_LABEL, "operator": "In", "values": ["fuzz"]}]
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
     spec = {"accessModes": modes, "capacity": {"storage": "1Gi"}, "local": {"path": "/a"}}
     return {"spec": spec | {"nodeAffinity": affinity, "storageClassName": "a"}}
@@ -405,11 +405,11 @@ def _volume(rng: Random) -> Json:
 
 def _service(rng: Random) -> Json:
     port = {"port": rng.choice((1, 80, 65535))}
-    return {"spec": {"selector": rng.choice(({"app": "fuzz"}, {GROUND: "fuzz"})), "ports": [port]}}
+    return {"spec": {"selector": rng.choice(({"app": "fuzz"}, {NODE_LABEL: "fuzz"})), "ports": [port]}}
 
 
 def _driver_of_node(rng: Random) -> Json:
-    driver = {"name": "example.org", "nodeID": "a", "topologyKeys": [GROUND]}
+    driver = {"name": "example.org", "nodeID": "a", "topologyKeys": [NODE_LABEL]}
     return {"spec": {"drivers": [driver | {"allocatable": {"count": rng.choice((0, 1, 2**31 - 1))}}]}}
 
 
@@ -425,12 +425,12 @@ def _class(rng: Random) -> Json:
 
 def _storage(rng: Random) -> Json:
     size = rng.choice(("0", "1Gi", "9E"))
-    return {"storageClassName": "a", "capacity": size, "nodeTopology": {"matchLabels": {GROUND: "fuzz"}}}
+    return {"storageClassName": "a", "capacity": size, "nodeTopology": {"matchLabels": {NODE_LABEL: "fuzz"}}}
 
 
 def _budget(rng: Random) -> Json:
     return {
-        "spec": {"selector": {"matchLabels": {GROUND: "fuzz"}}, "minAvailable": rng.choice((0, 1, "50%"))}
+        "spec": {"selector": {"matchLabels": {NODE_LABEL: "fuzz"}}, "minAvailable": rng.choice((0, 1, "50%"))}
     }
 
 

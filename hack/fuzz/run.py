@@ -1,4 +1,4 @@
-"""One run of the fuzzer, which creates, changes and removes cases, and measures the operator's vitals."""
+"""One run of the fuzzer, which creates, changes and removes cases, and measures the operator's health."""
 
 import asyncio
 import time
@@ -14,16 +14,16 @@ import msgspec
 from bench.world import put_nodes
 from devcluster import Component
 from devcluster.output import say
-from fuzz.objects import GROUND, Case, Source
+from fuzz.health import HealthSamples, LatencyProbe, probing
+from fuzz.objects import NODE_LABEL, Case, Source
 from fuzz.verdict import answered, decode, of_answer, of_refusal
-from fuzz.vitals import Canary, Vitals, probing
 from tidelock.kube.client import RESERVATIONQUOTES as QUOTES
 from tidelock.kube.client import KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 
 _SIZE = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 _VAST = {"cpu": "100000", "memory": "1000Ti", "pods": "100000"}
-_CANARY_NODE = "fuzz-canary"
+_PROBE_NODE = "fuzz-probe"
 _NODES = 4
 _WORKERS = 6
 _RECENT = 40  # number of cases that a finding about the process names
@@ -59,7 +59,7 @@ class Tenancy(NamedTuple):
     team: KubeClient
     namespace: str
     limited: str
-    canaries: str
+    probes: str
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Outcome:
         verdicts: number of requests by kind and result.
         patches: number of changes that were sent.
         slowest: seconds of the slowest answer, and its object.
-        vitals: vitals of the operator.
+        health: measurements of the operator's health.
         findings: a text for each fault, which names a file with the object.
 
     """
@@ -78,7 +78,7 @@ class Outcome:
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     patches: int = 0
     slowest: tuple[float, str] = (0.0, "")
-    vitals: Vitals = field(default_factory=Vitals)
+    health: HealthSamples = field(default_factory=HealthSamples)
     findings: list[str] = field(default_factory=list)
 
     def accepted(self, kind: str) -> float:
@@ -103,18 +103,18 @@ class _Run:
         self.outcome = Outcome()
 
     async def play(self) -> None:
-        await put_nodes(self._tenancy.admin, _ground())
-        canary = Canary(self._tenancy.admin, self._tenancy.canaries, _CANARY_NODE)
-        await canary.sing()
+        await put_nodes(self._tenancy.admin, _nodes())
+        probe = LatencyProbe(self._tenancy.admin, self._tenancy.probes, _PROBE_NODE)
+        await probe.measure()
         numbers = iter(range(self._plan.first, self._plan.first + self._plan.objects))
-        with probing(self.outcome.vitals, self._program.health.port):
+        with probing(self.outcome.health, self._program.health.port):
             async with asyncio.TaskGroup() as group:
-                singing = group.create_task(canary.go_on(self.outcome.vitals))
+                measuring = group.create_task(probe.repeat(self.outcome.health))
                 workers = [group.create_task(self._work(numbers)) for _ in range(_WORKERS)]
                 await asyncio.wait(workers)
                 while self._live and not self._dead:
                     await self._remove(self._live.popleft())
-                singing.cancel()
+                measuring.cancel()
             self._look_at_log()
 
     async def _work(self, numbers: Iterator[int]) -> None:
@@ -235,12 +235,12 @@ class _Run:
         return file
 
 
-def _ground() -> Sequence[dict[str, object]]:
-    """Return the nodes for cases, and one for the canary alone."""
-    taint = {"key": "fuzz.tidelock.dev/canary", "effect": "NoSchedule"}
+def _nodes() -> Sequence[dict[str, object]]:
+    """Return the nodes for cases, and one for the latency probe alone."""
+    taint = {"key": "fuzz.tidelock.dev/probe", "effect": "NoSchedule"}
     names = [f"fuzz-node-{number}" for number in range(_NODES)]
-    nodes: list[dict[str, object]] = [_node(name, {GROUND: "fuzz"}, _SIZE) for name in names]
-    return [*nodes, _node(_CANARY_NODE, {}, _VAST) | {"spec": {"taints": [taint]}}]
+    nodes: list[dict[str, object]] = [_node(name, {NODE_LABEL: "fuzz"}, _SIZE) for name in names]
+    return [*nodes, _node(_PROBE_NODE, {}, _VAST) | {"spec": {"taints": [taint]}}]
 
 
 def _node(name: str, labels: dict[str, str], size: dict[str, str]) -> dict[str, object]:

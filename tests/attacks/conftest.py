@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attacks.operators import AS_INSTALLED, Replica, lives, until_led
-from attacks.tenant import Canary, Tenant
+from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import Api
 from cluster.door import operating, until_reviewed, webhooks
 from cluster.leases import forget_lease
@@ -108,7 +108,9 @@ def tenant_b(attacked_cluster: LocalCluster, tmp_path: Path) -> Iterator[Tenant]
 
 
 @pytest.fixture(scope="module")
-def canary(attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
+def latency_probe(
+    attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LatencyProbe]:
     """Create a third tenant. Its small Reservations must still be answered."""
-    with closing(Tenant(attacked_cluster, tmp_path_factory.mktemp("canary"))) as tenant:
-        yield Canary(tenant)
+    with closing(Tenant(attacked_cluster, tmp_path_factory.mktemp("probe"))) as tenant:
+        yield LatencyProbe(tenant)

@@ -1,4 +1,4 @@
-"""A tenant of the cluster as RBAC sees it, and a canary that shows whether other tenants are still served."""
+"""A tenant of the cluster as RBAC sees it, and a probe of the latency that other tenants see."""
 
 import itertools
 import time
@@ -54,24 +54,24 @@ class Tenant(World):
         return sum(not _OF_EVERYBODY.intersection(rule["apiGroups"]) for rule in rules) >= least
 
 
-class Canary:
-    """A tenant that is not attacked and creates small Reservations on a node of its own."""
+class LatencyProbe:
+    """A tenant that does not attack and creates small Reservations on a node of its own."""
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
-        self.node = tenant.node("canary")
+        self.node = tenant.node("probe")
         self._numbers = itertools.count()
 
     def __call__(self) -> float:
         """Create a Reservation, return how many seconds it took to become Active, and delete it."""
         begin = time.monotonic()
-        reservation = self.tenant.reservation(f"canary-{next(self._numbers)}", "100m", self.node)
+        reservation = self.tenant.reservation(f"probe-{next(self._numbers)}", "100m", self.node)
         reservation.until_phase("Active")
         seconds = time.monotonic() - begin
         reservation.delete()
         return seconds
 
-    def answered(self) -> None:
+    def check(self) -> None:
         """Assert that a Reservation is answered in time."""
         took = self()
-        assert took <= ANSWERED_WITHIN, f"a canary took {took:.2f} s"
+        assert took <= ANSWERED_WITHIN, f"a reservation took {took:.2f} s"

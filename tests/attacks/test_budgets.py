@@ -2,7 +2,7 @@
 
 import secrets
 
-from attacks.tenant import Canary, Tenant
+from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import Manifest
 from cluster.operator_process import OperatorProcess
 from devcluster import wait_for
@@ -35,21 +35,21 @@ def shunning(count: int) -> Manifest:
 
 
 def test_a_pod_that_asks_for_thousands_of_resources_is_refused(
-    operator: OperatorProcess, tenant_a: Tenant, canary: Canary
+    operator: OperatorProcess, tenant_a: Tenant, latency_probe: LatencyProbe
 ) -> None:
     """Such a pod blocked the event loop for half a minute, and left thousands of columns behind."""
     tenant_a.node()
     greedy = tenant_a.pod("greedy", containers=[asking(tenant_a, 4_000)])
-    canary.answered()
+    latency_probe.check()
     greedy.until_refused("pod is too large: resources that its containers request: 4001, at most 64")
 
     modest = tenant_a.pod("modest", containers=[asking(tenant_a, 3)])
     modest.until_refused("Insufficient")
-    canary.answered()
+    latency_probe.check()
 
 
 def test_a_pod_with_thousands_of_affinity_terms_is_refused_and_counted_if_bound(
-    operator: OperatorProcess, tenant_a: Tenant, tenant_b: Tenant, canary: Canary
+    operator: OperatorProcess, tenant_a: Tenant, tenant_b: Tenant, latency_probe: LatencyProbe
 ) -> None:
     """Each term was compared with all pods. The terms of a bound pod added a second to each decision."""
     node = tenant_a.node(cpu="4")
@@ -60,17 +60,17 @@ def test_a_pod_with_thousands_of_affinity_terms_is_refused_and_counted_if_bound(
 
     tenant_a.api = tenant_a.admin  # a client that names a node is a scheduler
     tenant_a.bound_pod(node, "placed", cpu="3", affinity=shunning(2_000))
-    canary.answered()
+    latency_probe.check()
     mine = {"nodeSelector": tenant_a.selector}
     tenant_b.pod("shunned", "1", **mine).until_refused(
         "node(s) didn't satisfy existing pods anti-affinity rules"
     )
     tenant_b.pod("too-large", "2", **mine).until_refused("Insufficient cpu")
-    canary.answered()
+    latency_probe.check()
 
 
 def test_a_template_that_requests_hundreds_of_resources_is_rejected_with_the_limit(
-    operator: OperatorProcess, tenant_a: Tenant, canary: Canary
+    operator: OperatorProcess, tenant_a: Tenant, latency_probe: LatencyProbe
 ) -> None:
     """Sixteen such reservations took ten seconds of one step."""
     tenant_a.node()
@@ -80,7 +80,7 @@ def test_a_template_that_requests_hundreds_of_resources_is_rejected_with_the_lim
     for manifest in manifests:
         del manifest["spec"]["nodeSelector"]  # it belongs in the template
     reservations = [tenant_a.store(manifest) for manifest in manifests]
-    canary.answered()
+    latency_probe.check()
     for reservation in reservations:
         reservation.until_phase("Rejected")
     stored = wait_for(reservations[0].read, what="the lock to be read")

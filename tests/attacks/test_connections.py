@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from attacks.tenant import Canary
+from attacks.tenant import LatencyProbe
 from cluster.operator_process import OperatorProcess
 from devcluster.loopback import HOST
 
@@ -38,24 +38,28 @@ def connected(port: int, first: str) -> Iterator[None]:
         client.communicate()
 
 
-def test_idle_connections_do_not_block_probes(operator: OperatorProcess, canary: Canary) -> None:
+def test_idle_connections_do_not_block_probes(operator: OperatorProcess, latency_probe: LatencyProbe) -> None:
     with connected(operator.port, ""):
         for _ in range(20):
             assert operator.healthy()
-        canary.answered()
-    canary.answered()
+        latency_probe.check()
+    latency_probe.check()
 
 
-def test_unfinished_requests_do_not_block_probes(operator: OperatorProcess, canary: Canary) -> None:
+def test_unfinished_requests_do_not_block_probes(
+    operator: OperatorProcess, latency_probe: LatencyProbe
+) -> None:
     with connected(operator.port, HALF_A_REQUEST):
         for _ in range(20):
             assert operator.healthy()
-        canary.answered()
+        latency_probe.check()
 
 
-def test_a_flood_of_probes_does_not_delay_decisions(operator: OperatorProcess, canary: Canary) -> None:
+def test_a_flood_of_probes_does_not_delay_decisions(
+    operator: OperatorProcess, latency_probe: LatencyProbe
+) -> None:
     with ThreadPoolExecutor(32) as clients:
         probes = [clients.submit(operator.healthy) for _ in range(CONNECTIONS)]
-        canary.answered()
+        latency_probe.check()
         assert all(probe.result() for probe in probes)
-    canary.answered()
+    latency_probe.check()

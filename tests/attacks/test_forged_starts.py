@@ -2,11 +2,11 @@
 
 from attacks.forged import forge, of_reservation
 from attacks.operators import Replica, until_led
-from attacks.tenant import Canary, Tenant
+from attacks.tenant import LatencyProbe, Tenant
 
 
 def test_an_operator_that_starts_beside_forged_statuses_serves_other_tenants(
-    replica: Replica, tenant_a: Tenant, tenant_b: Tenant, canary: Canary
+    replica: Replica, tenant_a: Tenant, tenant_b: Tenant, latency_probe: LatencyProbe
 ) -> None:
     first = replica("first")
     until_led(first)
@@ -21,4 +21,4 @@ def test_an_operator_that_starts_beside_forged_statuses_serves_other_tenants(
         forge(tenant_a.admin, reservation, status)
     second = replica("second")
     until_led(second)
-    canary.answered()
+    latency_probe.check()

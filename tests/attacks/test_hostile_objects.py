@@ -3,18 +3,18 @@
 import pytest
 
 from attacks.hostile import ATTACKS, attacked
-from attacks.tenant import Canary, Tenant
+from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import RefusedError
 from cluster.operator_process import OperatorProcess
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_other_tenants_are_served_beside_a_hostile_object(
-    operator: OperatorProcess, tenant_a: Tenant, canary: Canary, attack: str
+    operator: OperatorProcess, tenant_a: Tenant, latency_probe: LatencyProbe, attack: str
 ) -> None:
     """An instant beyond the year 9999 ended the operator, whether it was written down or computed."""
     ATTACKS[attack](tenant_a, attacked(tenant_a, "a"))
-    canary.answered()
+    latency_probe.check()
 
 
 @pytest.mark.parametrize(

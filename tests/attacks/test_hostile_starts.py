@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from attacks.hostile import ATTACKS, attacked
 from attacks.operators import Replica, until_led
-from attacks.tenant import Canary, Tenant
+from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import Manifest
 from tidelock.model.pods import REQUIRE_RESERVATION
 
@@ -30,28 +30,28 @@ def shunning(number: int) -> list[Manifest]:
 
 
 def test_other_tenants_are_served_after_a_start_and_a_takeover_beside_all_hostile_objects(
-    replica: Replica, tenant_a: Tenant, canary: Canary
+    replica: Replica, tenant_a: Tenant, latency_probe: LatencyProbe
 ) -> None:
     """An object that ended the operator also ended each later start, and each standby that took over."""
     first, second = replica("first"), replica("second")
     until_led(first)
     for number, attack in enumerate(ATTACKS.values()):
         attack(tenant_a, attacked(tenant_a, str(number)))
-    canary.answered()
+    latency_probe.check()
 
     assert first.stop() == 0
     until_led(second)
-    canary.answered()
+    latency_probe.check()
 
     assert second.stop() == 0
     first.start()
     first.ready()
-    canary.answered()
+    latency_probe.check()
     assert first.running
 
 
 def test_other_tenants_are_served_after_a_start_beside_many_selectors_and_pods(
-    replica: Replica, tenant_a: Tenant, canary: Canary
+    replica: Replica, tenant_a: Tenant, latency_probe: LatencyProbe
 ) -> None:
     """The operator was considered stuck and was ended at each start.
 
@@ -73,7 +73,7 @@ def test_other_tenants_are_served_after_a_start_beside_many_selectors_and_pods(
 
     first = replica("first")
     until_led(first)
-    canary.answered()
+    latency_probe.check()
     begun = first.pid
     first.ready()
     gated = web | {"annotations": {REQUIRE_RESERVATION: "true"}}
@@ -81,6 +81,6 @@ def test_other_tenants_are_served_after_a_start_beside_many_selectors_and_pods(
         pods = pool.map(lambda number: tenant_a.pod(f"gated-{number}", "1", metadata=gated), range(_GATED))
         assert len(list(pods)) == _GATED
     for _ in range(3):
-        canary.answered()
+        latency_probe.check()
     assert first.running
     assert first.pid == begun

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from attacks.operators import Replica
-from attacks.tenant import Canary, Tenant
+from attacks.tenant import LatencyProbe, Tenant
 from cluster.operator_process import OperatorProcess
 
 DEEP = 1500
@@ -35,7 +35,7 @@ def deep_template(tenant: Tenant) -> dict[str, Any]:
 
 
 def test_a_reservation_that_is_nested_too_deeply_is_stalled_and_others_are_served(
-    operator: OperatorProcess, tenant_a: Tenant, canary: Canary
+    operator: OperatorProcess, tenant_a: Tenant, latency_probe: LatencyProbe
 ) -> None:
     """A Reservation of 9 kB ended the operator.
 
@@ -44,15 +44,15 @@ def test_a_reservation_that_is_nested_too_deeply_is_stalled_and_others_are_serve
     bad = tenant_a.reservation("bad", node=tenant_a.node(), resources=None, template=deep_template(tenant_a))
     told = bad.until_condition("Stalled", "True", "InvalidSpec")
     assert "spec.template.spec.unknown: is nested more than 100 levels deep" in told["message"]
-    canary.answered()
+    latency_probe.check()
     assert operator.metrics()[_UNUSABLE] == 1
     assert "Traceback" not in operator.log
     bad.delete()
-    canary.answered()
+    latency_probe.check()
 
 
 def test_a_restarted_operator_keeps_a_reservation_that_was_edited_to_nest_too_deeply(
-    replica: Replica, tenant_a: Tenant, canary: Canary
+    replica: Replica, tenant_a: Tenant, latency_probe: LatencyProbe
 ) -> None:
     node = tenant_a.node()
     first = replica("first")
@@ -66,6 +66,6 @@ def test_a_restarted_operator_keeps_a_reservation_that_was_edited_to_nest_too_de
     first.kill()
     first.start()
     first.ready()
-    canary.answered()
+    latency_probe.check()
     assert held.status()["phase"] == "Active"
     assert "Traceback" not in first.log

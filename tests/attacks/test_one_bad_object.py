@@ -16,7 +16,7 @@ import pytest
 
 from attacks.operators import AS_INSTALLED, until_led
 from attacks.planted import offer
-from attacks.tenant import Canary, Tenant
+from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import Api, Manifest
 from cluster.leases import forget_lease
 from cluster.live import Live, condition
@@ -228,7 +228,7 @@ def befallen(
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_fault_affects_only_its_object(
-    failing: Failing, befallen: dict[str, Befallen], canary: Canary, name: str
+    failing: Failing, befallen: dict[str, Befallen], latency_probe: LatencyProbe, name: str
 ) -> None:
     case, (tenant, about) = CASES[name], befallen[name]
     key = f"{about.namespace}/{about.name}" if about.namespace else about.name
@@ -251,7 +251,7 @@ def test_a_fault_affects_only_its_object(
             return (known.get("status"), known.get("reason")) == (status, reason)
 
         about.until(says, f"have {kind}={status} with reason {reason}")
-    canary.answered()
+    latency_probe.check()
 
 
 def test_the_capacity_of_a_reservation_is_freed_although_its_removal_failed(

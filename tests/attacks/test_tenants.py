@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from attacks.tenant import Canary, Tenant
+from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import Api, RefusedError
 from cluster.operator_process import OperatorProcess
 from devcluster.tenants import STATUSES
@@ -29,11 +29,11 @@ def refused(api: Api, method: str, resource: ApiResource, namespace: str, name: 
     return False
 
 
-def test_a_tenant_is_served(operator: OperatorProcess, tenant_a: Tenant, canary: Canary) -> None:
+def test_a_tenant_is_served(operator: OperatorProcess, tenant_a: Tenant, latency_probe: LatencyProbe) -> None:
     node = tenant_a.node()
     tenant_a.active_reservation("web-0", "3", node)
     assert tenant_a.pod("web-0", "3").until_bound() == node.name
-    canary.answered()
+    latency_probe.check()
 
 
 def test_a_tenant_has_no_rights_beside_its_roles(tenant_a: Tenant, tenant_b: Tenant) -> None:

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from fuzz.__main__ import slowness
+from fuzz.health import HealthSamples
 from fuzz.objects import Case
 from fuzz.verdict import answered, decode, of_answer, of_refusal
-from fuzz.vitals import Vitals
 from tidelock.kube.errors import ApiError, Invalid, NotFound
 
 LOCK = Case("a-1", "Reservation", {}, strict=True, limited=False, patches=(), forged=())
@@ -70,7 +70,7 @@ def test_the_status_of_an_invalid_spec_must_name_the_field() -> None:
 
 
 def test_a_slow_operator_is_reported() -> None:
-    assert slowness(Vitals([0.01] * 100, [0.1] * 10)) == []
-    probes, songs = slowness(Vitals([0.01] * 98 + [0.3] * 2, [0.1, 2.5]))
+    assert slowness(HealthSamples([0.01] * 100, [0.1] * 10)) == []
+    probes, reservations = slowness(HealthSamples([0.01] * 98 + [0.3] * 2, [0.1, 2.5]))
     assert "0.300 s" in probes
-    assert "1 of 2 canaries" in songs
+    assert "1 of 2 reservations" in reservations
