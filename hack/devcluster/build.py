@@ -1,13 +1,16 @@
 """Builds of the control plane's programs with Go, from the modules in hack/controlplane."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from devcluster.errors import DevClusterError
 from devcluster.output import say, tail
@@ -39,32 +42,48 @@ STAGES = (
 def build(folder: Path, programs: Sequence[str], module: Path = MODULE) -> None:
     """Fill a new folder with programs, and with kwok's stages.
 
-    The folder gets its name only when it is complete.
-
     Raises:
         DevClusterError: Go failed. The message has the end of its output.
 
     """
+    say(f"Building {', '.join(programs)} from their Go modules: once, 5 to 8 minutes.")
+    packages = [PACKAGES[name] for name in programs]
+    with complete_or_absent(folder) as partial:
+        arguments = ["build", "-o", f"{partial}/", "-ldflags", link_flags(module), *packages]
+        run_go(arguments, partial / "build.log", module)
+        if "etcd" in programs:
+            (partial / "server").rename(partial / "etcd")  # Go names a program after its package's folder
+        if "kwok" in programs:
+            kwok = find_module(module, "sigs.k8s.io/kwok")
+            for stage in STAGES:
+                shutil.copyfile(kwok / stage, partial / Path(stage).name)
+
+
+@contextmanager
+def complete_or_absent(folder: Path) -> Iterator[Path]:
+    """Yield a new folder to fill. It gets its name at the end, unless an exception ends the context."""
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    say(f"Building {', '.join(programs)} from their Go modules: once, 5 to 8 minutes.")
-    packages = [PACKAGES[name] for name in programs]
-    arguments = ["build", "-o", f"{partial}/", "-ldflags", link_flags(module), *packages]
-    run_go(arguments, partial / "build.log", module)
-    if "etcd" in programs:
-        (partial / "server").rename(partial / "etcd")  # Go names a program after its package's folder
-    if "kwok" in programs:
-        _copy_stages(partial)
+    yield partial
     partial.rename(folder)
 
 
-def _copy_stages(folder: Path) -> None:
-    listing = folder / "kwok.log"
-    run_go(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"], listing)
-    kwok = Path(listing.read_text().splitlines()[-1])  # lines about downloads may come first
-    for stage in STAGES:
-        shutil.copyfile(kwok / stage, folder / Path(stage).name)
+def find_module(module: Path, path: str) -> Path:
+    """Return the folder with the files of a Go module, in the version that a module of this repository pins.
+
+    Raises:
+        DevClusterError: it must be downloaded, and Go is missing or fails.
+
+    """
+    with TemporaryDirectory() as folder:
+        listing = Path(folder, "module.json")
+        run_go(["mod", "download", "-json", path], listing, module)
+        output = listing.read_text()
+    found, _ = json.JSONDecoder().raw_decode(
+        output, output.index("{")
+    )  # lines about downloads may come first
+    return Path(found["Dir"])
 
 
 def link_flags(module: Path) -> str:
@@ -122,7 +141,7 @@ def _check_version(module: Path) -> None:
 
 
 def _version(module: Path, variables: Mapping[str, str]) -> re.Match[str] | None:
-    told = subprocess.run(
+    output = subprocess.run(
         ["go", "version"],
         cwd=module,
         env={**os.environ, **variables},
@@ -130,7 +149,7 @@ def _version(module: Path, variables: Mapping[str, str]) -> re.Match[str] | None
         text=True,
         check=False,
     ).stdout
-    return re.search(r"\bgo(\d+)\.(\d+)", told)
+    return re.search(r"\bgo(\d+)\.(\d+)", output)
 
 
 def _runs_on(process: subprocess.Popen[bytes], seconds: float) -> bool:

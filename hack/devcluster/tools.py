@@ -1,16 +1,14 @@
 """Programs in addition to a control plane, each built once from its Go module, when it is needed."""
 
 import hashlib
-import json
 import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from devcluster.binaries import cache_folder
-from devcluster.build import run_go
+from devcluster.build import complete_or_absent, run_go
 from devcluster.errors import DevClusterError
 from devcluster.locks import exclusive
 from devcluster.output import say
@@ -79,30 +77,11 @@ def find_program(name: str) -> Path:
     return folder / (source.binary or name)
 
 
-def find_module(module: Path, path: str) -> Path:
-    """Return the folder with the files of a Go module, in the version that a module of this repository pins.
-
-    Raises:
-        DevClusterError: it must be downloaded, and Go is missing or fails.
-
-    """
-    with TemporaryDirectory() as folder:
-        listing = Path(folder, "module.json")
-        run_go(["mod", "download", "-json", path], listing, module)
-        text = listing.read_text()
-    told, _ = json.JSONDecoder().raw_decode(text, text.index("{"))  # lines about downloads may come first
-    return Path(told["Dir"])
-
-
 def _build(name: str, source: Source, folder: Path) -> None:
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
     say(f"Building {name} from its Go module: once, 1 to 20 minutes.")
-    run_go(
-        ["build", "-o", f"{partial}/", *source.flags, source.package], partial / "build.log", source.module
-    )
-    partial.rename(folder)
+    with complete_or_absent(folder) as partial:
+        arguments = ["build", "-o", f"{partial}/", *source.flags, source.package]
+        run_go(arguments, partial / "build.log", source.module)
 
 
 def _cache_key(source: Source) -> str:

@@ -6,7 +6,8 @@ from cluster.api import Manifest
 from cluster.live import Live, Pod, condition
 from cluster.world import World
 from devcluster import Cluster, DevClusterError, wait_for
-from devcluster.tools import SOURCES, find_module
+from devcluster.build import find_module
+from devcluster.tools import SOURCES
 from tidelock.integrations.provisioning_requests.request import (
     CLASS_NAME,
     POD_TEMPLATES,

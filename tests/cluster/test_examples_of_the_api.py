@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from builders import Json, encode
-from devcluster.build import MODULE
-from devcluster.tools import find_module
+from devcluster.build import MODULE, find_module
 from property.foreign import KINDS, READERS, Location, changed, locations, part, structs_in, without
 from tidelock.model.instants import parse_instant
 from tidelock.model.quotas import decode_resource_quota

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from devcluster import DevClusterError, LocalCluster, start_cluster
+from devcluster.build import find_module
 from devcluster.identity import SYSTEM_NAMESPACE
-from devcluster.tools import find_module
 from documents import ROOT
 from installation.rendering import PLATFORM, Charted, Manifest
 

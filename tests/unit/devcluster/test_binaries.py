@@ -12,8 +12,8 @@ from unit.devcluster.machines import Machine
 
 GO = """
 echo "$*" >>{calls}
-if [[ $1 == list ]]; then
-    echo {kwok}
+if [[ $1 == mod ]]; then
+    echo '{{"Dir": "{kwok}"}}'
 else
     for package in "${{@:6}}"; do
         name=${{package##*/}}
@@ -218,5 +218,5 @@ def test_two_concurrent_callers_build_once(
         first, second = pool.map(lambda _: find_binaries(), range(2))
 
     assert first == second
-    assert [call.split()[0] for call in go_calls.read_text().splitlines()] == ["build", "list"]
+    assert [call.split()[0] for call in go_calls.read_text().splitlines()] == ["build", "mod"]
     assert "Waiting for another build" in capsys.readouterr().err

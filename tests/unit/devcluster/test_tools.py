@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from devcluster.build import find_module
 from devcluster.errors import DevClusterError
-from devcluster.tools import SOURCES, Source, find_module, find_program
+from devcluster.tools import SOURCES, Source, find_program
 from unit.devcluster.machines import Machine
 
 
