@@ -22,6 +22,7 @@ from bench.claims import Claimant, Claims, Way, attempt, claims
 from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.comparison import PEER
 from bench.figures import Figure, percentile, table
+from bench.nodes import ready_node
 from bench.pods import clear
 from bench.programs import kube_scheduler, tidelock
 from bench.record import Record
@@ -140,14 +141,7 @@ def _figures(seconds: Sequence[float], winners: int, *, headline: bool = False) 
 
 
 def _node(name: str, labels: dict[str, str], room: int) -> dict[str, Any]:
-    size = {"cpu": str(room), "memory": "16Gi", "pods": "110"}
-    ready = {"type": "Ready", "status": "True", "reason": "Bench", "message": ""}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"capacity": size, "allocatable": size, "conditions": [ready]},
-    }
+    return ready_node(name, {"cpu": str(room), "memory": "16Gi", "pods": "110"}, labels)
 
 
 async def _authority(client: KubeClient) -> bytes:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from bench.scenarios import Json, lonely_pod, node_name, plain_node, plain_pod, pod_object, spread_pod
+from bench.scenarios import Json, anti_affinity_pod, node_name, plain_node, plain_pod, pod_object, spread_pod
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.config import default_configuration
 from tidelock.framework.profile import Enabled
@@ -69,7 +69,7 @@ def workloads(reservations: int) -> list[Workload]:
         Workload(name="spread", shape=spread_pod, plugins=frozenset({"PodTopologySpread"})),
         Workload(
             name="anti-affinity",
-            shape=lambda number: lonely_pod(number, _GROUP),
+            shape=lambda number: anti_affinity_pod(number, _GROUP),
             plugins=frozenset({"InterPodAffinity"}),
         ),
         Workload(name="locks", shape=plain_pod, reservations=reservations),

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from bench.nodes import Json, ready_node
 from tidelock.kube.client import ApiResource
-
-Json = dict[str, Any]
 
 Placement = Mapping[int, int]
 """The node of each pod, both by their numbers."""
@@ -92,61 +91,71 @@ class Sizes:
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
     """Return all scenarios in the order of the run."""
-    nodes, pods = sizes.nodes, sizes.pods
-    group_size = max(nodes // 2, 1)
     # A drain of plain pods on plain nodes, of which each scenario changes some fields.
-    drain = partial(Scenario, nodes=nodes, pods=pods, node=plain_node, pod=plain_pod)
+    drain = partial(Scenario, nodes=sizes.nodes, pods=sizes.pods, node=plain_node, pod=plain_pod)
+    drains = [
+        drain(
+            name="drain",
+            title=f"drain, {count} nodes",
+            nodes=count,
+            goal=(BOUND, 3.0) if count == sizes.nodes else None,
+        )
+        for count in sizes.drain_nodes
+    ]
     open_loops = [
         drain(
             name=f"open-{rate}",
-            title=f"{rate} pods/s, {nodes} nodes",
+            title=f"{rate} pods/s, {sizes.nodes} nodes",
             pods=rate * sizes.open_loop_seconds,
             rate=float(rate),
             goal=("create to bound, p99", 1.0) if rate == _STEADY_RATE else None,
         )
         for rate in (50, _STEADY_RATE, 200)
     ]
+    return [*drains, *open_loops, *_constrained(drain, sizes), *_beside_others(drain, sizes)]
+
+
+def _constrained(drain: Callable[..., Scenario], sizes: Sizes) -> list[Scenario]:
+    """Return the scenarios in which not all nodes suit a pod."""
+    nodes, group_size = sizes.nodes, max(sizes.nodes // 2, 1)
     return [
-        *(
-            drain(
-                name="drain",
-                title=f"drain, {count} nodes",
-                nodes=count,
-                goal=(BOUND, 3.0) if count == nodes else None,
-            )
-            for count in sizes.drain_nodes
-        ),
-        *open_loops,
         drain(
             name="spread",
             title=f"drain, spread over {ZONES} zones, {nodes} nodes",
             pod=spread_pod,
-            rule=unevenly_spread,
+            rule=spread_faults,
             plugins=frozenset({"PodTopologySpread"}),
         ),
         drain(
             name="anti-affinity",
             title=f"drain, one of a group on a host, {nodes} nodes",
-            pod=lambda number: lonely_pod(number, group_size),
-            rule=lambda placement: not_alone(placement, group_size),
+            pod=lambda number: anti_affinity_pod(number, group_size),
+            rule=lambda placement: anti_affinity_faults(placement, group_size),
             plugins=frozenset({"InterPodAffinity"}),
         ),
         drain(
             name="node-affinity",
             title=f"drain, node affinity and taints, {nodes} nodes",
             node=mixed_node,
-            pod=choosy_pod,
-            rule=not_wanted,
+            pod=node_affinity_pod,
+            rule=node_affinity_faults,
         ),
         drain(
             name="preemption",
             title=f"preemption on full nodes, {nodes} nodes",
-            pods=min(pods, nodes) // 20,
+            pods=min(sizes.pods, nodes) // 20,
             pod=important_pod,
             placed=[(node, unimportant_pod()) for node in range(nodes) for _ in range(_ON_A_FULL_NODE)],
             plugins=frozenset({"DefaultPreemption"}),
             goal=("launch to last bound", 1.2),
         ),
+    ]
+
+
+def _beside_others(drain: Callable[..., Scenario], sizes: Sizes) -> list[Scenario]:
+    """Return the scenarios with many other objects in the cluster."""
+    nodes = sizes.nodes
+    return [
         drain(
             name="gated",
             title=f"drain beside {sizes.gated} gated pods, {nodes} nodes",
@@ -185,24 +194,12 @@ def node_name(number: int) -> str:
 
 def plain_node(number: int, labels: Mapping[str, str] | None = None, taints: Sequence[Json] = ()) -> Json:
     """Return a node that is Ready, with 16 cores, 64Gi and 110 pods, in one of the zones."""
-    name = node_name(number)
-    ready = {"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastHeartbeatTime": None}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "topology.kubernetes.io/region": "region",
-                "topology.kubernetes.io/zone": f"zone-{number % ZONES}",
-                **(labels or {}),
-            },
-        },
-        "spec": {"taints": list(taints)},
-        "status": {"capacity": _NODE_SIZE, "allocatable": _NODE_SIZE, "conditions": [ready]},
+    places = {
+        "kubernetes.io/os": "linux",
+        "topology.kubernetes.io/region": "region",
+        "topology.kubernetes.io/zone": f"zone-{number % ZONES}",
     }
+    return ready_node(node_name(number), _NODE_SIZE, places | dict(labels or {}), taints)
 
 
 def mixed_node(number: int) -> Json:
@@ -242,7 +239,7 @@ def spread_pod(_number: int) -> Json:
     return _shape({"app": "spread"}, topologySpreadConstraints=[constraint])
 
 
-def lonely_pod(number: int, group_size: int) -> Json:
+def anti_affinity_pod(number: int, group_size: int) -> Json:
     """Return the shape of a pod that shares its host with no other pod of its group."""
     labels = {"group": f"group-{number // group_size}"}
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
@@ -251,7 +248,7 @@ def lonely_pod(number: int, group_size: int) -> Json:
     )
 
 
-def choosy_pod(number: int) -> Json:
+def node_affinity_pod(number: int) -> Json:
     """Return the shape of a pod that excludes a zone and prefers SSDs.
 
     Every other pod tolerates dedicated nodes.
@@ -269,7 +266,7 @@ def choosy_pod(number: int) -> Json:
     return _shape(affinity={"nodeAffinity": affinity}, tolerations=[toleration] if number % 2 else [])
 
 
-def unevenly_spread(placement: Placement) -> list[str]:
+def spread_faults(placement: Placement) -> list[str]:
     """Return a text for each zone with too many of the pods that must be spread."""
     pods = Counter(node % ZONES for node in placement.values())
     least = min(pods[zone] for zone in range(ZONES))
@@ -278,7 +275,7 @@ def unevenly_spread(placement: Placement) -> list[str]:
     ]
 
 
-def not_alone(placement: Placement, group_size: int) -> list[str]:
+def anti_affinity_faults(placement: Placement, group_size: int) -> list[str]:
     """Return a text for each node with several pods of a group that must not share a host."""
     pods = Counter((pod // group_size, node) for pod, node in placement.items())
     return [
@@ -288,7 +285,7 @@ def not_alone(placement: Placement, group_size: int) -> list[str]:
     ]
 
 
-def not_wanted(placement: Placement) -> list[str]:
+def node_affinity_faults(placement: Placement) -> list[str]:
     """Return a text for each pod in an excluded zone, or on a dedicated node that it does not tolerate."""
     return [
         f"pod {pod} is on {node_name(node)}"

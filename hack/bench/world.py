@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bench.nodes import ready_node
 from devcluster import LocalCluster
 from devcluster.identity import BASE, SERVICE_ACCOUNT, operator_kubeconfig, token_kubeconfig
 from tidelock.kube.client import NODES, ApiResource, KubeClient
@@ -85,7 +86,7 @@ async def admin(cluster: LocalCluster) -> AsyncIterator[KubeClient]:
 
 async def add_nodes(client: KubeClient, count: int) -> None:
     """Create nodes that are Ready and take pods, each with 12 cores, 48Gi and 110 pods."""
-    await put_nodes(client, [_node(f"node-{number:04}") for number in range(count)])
+    await put_nodes(client, [ready_node(f"node-{number:04}", _NODE_SIZE) for number in range(count)])
 
 
 async def put_nodes(client: KubeClient, nodes: Iterable[dict[str, Any]]) -> None:
@@ -121,16 +122,3 @@ async def each(work: Callable[[T], Awaitable[object]], items: Iterable[T]) -> No
     async with asyncio.TaskGroup() as group:
         for _ in range(IN_FLIGHT):
             group.create_task(worker())
-
-
-def _node(name: str) -> dict[str, Any]:
-    ready = {"type": "Ready", "status": "True", "reason": "Bench", "message": "", "lastHeartbeatTime": None}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
-        },
-        "status": {"capacity": _NODE_SIZE, "allocatable": _NODE_SIZE, "conditions": [ready]},
-    }

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from bench.nodes import Json, ready_node
 from bench.world import put_nodes
 from devcluster import Component
 from devcluster.output import say
@@ -235,19 +236,9 @@ class _Run:
         return file
 
 
-def _nodes() -> Sequence[dict[str, object]]:
+def _nodes() -> list[Json]:
     """Return the nodes for cases, and one for the latency probe alone."""
     taint = {"key": "fuzz.tidelock.dev/probe", "effect": "NoSchedule"}
     names = [f"fuzz-node-{number}" for number in range(_NODES)]
-    nodes: list[dict[str, object]] = [_node(name, {NODE_LABEL: "fuzz"}, _SIZE) for name in names]
-    return [*nodes, _node(_PROBE_NODE, {}, _VAST) | {"spec": {"taints": [taint]}}]
-
-
-def _node(name: str, labels: dict[str, str], size: dict[str, str]) -> dict[str, object]:
-    ready = {"type": "Ready", "status": "True", "reason": "Fuzz"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
-        "status": {"capacity": size, "allocatable": size, "conditions": [ready]},
-    }
+    nodes = [ready_node(name, _SIZE, {NODE_LABEL: "fuzz"}) for name in names]
+    return [*nodes, ready_node(_PROBE_NODE, _VAST, taints=[taint])]

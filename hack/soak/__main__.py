@@ -93,14 +93,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=60.0, help="how long objects are created")
     parser.add_argument("--rate", type=float, default=20.0, help="reservations and pods per second")
     parser.add_argument("--nodes", type=int, default=16, help="nodes that last")
-    parser.add_argument("--shaky-nodes", type=int, default=4, help="nodes that are changed all the time")
+    parser.add_argument("--changing-nodes", type=int, default=4, help="nodes that are changed all the time")
     parser.add_argument(
         "--patience", type=float, default=120.0, help="seconds after which a missing result counts as lost"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random choices")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write samples and faults there too")
     options = parser.parse_args(arguments)
-    for name in ("minutes", "rate", "nodes", "shaky_nodes", "patience"):
+    for name in ("minutes", "rate", "nodes", "changing_nodes", "patience"):
         if not getattr(options, name) > 0:
             parser.error(f"--{name.replace('_', '-')}: {getattr(options, name):g}: should be more than 0")
     return options

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from bench.world import each
-from soak.ground import STEADY, node_names
 from soak.lives import KINDS, Actor
+from soak.nodes import STABLE, node_names
 from soak.outcome import Outcome
 from soak.seen import LostError
 from tidelock.kube.client import PODS, RESERVATIONS
@@ -61,7 +61,7 @@ class Churn:
 
 @dataclass
 class Standing:
-    """Reservations and pods that last for the whole run, one of each on every steady node."""
+    """Reservations and pods that last for the whole run, one of each on every stable node."""
 
     actor: Actor
     nodes: int
@@ -69,7 +69,7 @@ class Standing:
 
     async def up(self) -> None:
         """Create the objects, and wait until they are active and bound."""
-        where = dict(enumerate(node_names(STEADY, self.nodes)))
+        where = dict(enumerate(node_names(STABLE, self.nodes)))
 
         async def stand(number: int) -> None:
             reservation, pod = f"standing-lock-{number:03}", f"standing-pod-{number:03}"

@@ -12,8 +12,8 @@ from devcluster import Component
 from devcluster.output import say
 from soak.accounts import of_api, of_ledger
 from soak.churn import Churn, Standing
-from soak.ground import SHAKY, STEADY, lay, level, node_names, renew, shake
 from soak.lives import Actor
+from soak.nodes import CHANGING, STABLE, change_nodes, create_nodes, delete_nodes, node_names, recreate
 from soak.outcome import Outcome
 from soak.samples import Sample, look, metrics_of
 from soak.seen import LostError, watching
@@ -35,7 +35,7 @@ class Plan:
         minutes: time in which lives begin.
         rate: reservations and pods per second.
         nodes: number of nodes that last.
-        shaky_nodes: number of nodes that are changed all the time.
+        changing_nodes: number of nodes that are changed all the time.
         patience: seconds after which a missing result counts as lost.
         seed: seed of all random choices.
 
@@ -44,7 +44,7 @@ class Plan:
     minutes: float
     rate: float
     nodes: int
-    shaky_nodes: int
+    changing_nodes: int
     patience: float
     seed: int
 
@@ -59,7 +59,7 @@ async def soak(client: KubeClient, namespace: str, program: Component, plan: Pla
     finally:
         for resource in (RESERVATIONS, PODS):
             await client.delete(resource.collection(namespace))
-        await level(client)
+        await delete_nodes(client)
     return run.outcome
 
 
@@ -75,18 +75,18 @@ class _Soak:
     async def play(self) -> None:
         plan, outcome = self._plan, self.outcome
         rng = Random(plan.seed)  # noqa: S311 -- chance, no secret
-        shaky = node_names(SHAKY, plan.shaky_nodes)
-        await lay(self._client, [*node_names(STEADY, plan.nodes), *shaky])
+        changing = node_names(CHANGING, plan.changing_nodes)
+        await create_nodes(self._client, [*node_names(STABLE, plan.nodes), *changing])
         async with watching(self._client, self._namespace, plan.patience) as seen:
             actor = Actor(self._client, self._namespace, seen, rng)
             churn, standing = Churn(actor, outcome), Standing(actor, plan.nodes)
             await standing.up()
             await self._agree("before the churn")
             before = await self._steady_sample()
-            async with _beside(shake(self._client, shaky, rng), self._observe()):
+            async with _beside(change_nodes(self._client, changing, rng), self._observe()):
                 await churn.go(plan.rate, plan.minutes * _MINUTE)
-            for name in shaky:
-                await renew(self._client, name)
+            for name in changing:
+                await recreate(self._client, name)
             await self._agree("after the churn")
             outcome.faults += await standing.lost() + await self._overcommitted()
             await standing.down()
@@ -107,13 +107,13 @@ class _Soak:
 
     async def _observe(self) -> None:
         pause = max(self._plan.minutes * _MINUTE / _SAMPLES, _SECOND)
-        told = time.perf_counter()
+        printed = time.perf_counter()
         while True:
             await asyncio.sleep(pause)
             sample = await look(self._program, self._begin)
             self.outcome.samples.append(sample)
-            if time.perf_counter() - told >= _MINUTE:
-                told += _MINUTE
+            if time.perf_counter() - printed >= _MINUTE:
+                printed += _MINUTE
                 say(
                     f"{sample.at:.0f} s: {sample.memory:.1f} MiB, {sample.files} files, {sample.tasks} tasks."
                 )

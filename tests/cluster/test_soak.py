@@ -25,7 +25,7 @@ def cluster(private_cluster: LocalCluster) -> Iterator[LocalCluster]:
 
 
 def test_half_a_minute_of_churn_loses_nothing_and_leaves_nothing(cluster: LocalCluster) -> None:
-    plan = Plan(minutes=0.3, rate=10, nodes=8, shaky_nodes=3, patience=120, seed=1)
+    plan = Plan(minutes=0.3, rate=10, nodes=8, changing_nodes=3, patience=120, seed=1)
     outcome = asyncio.run(play(cluster, plan))
     assert outcome.faults == []
     assert outcome.lives.keys() == KINDS.keys()

@@ -7,16 +7,16 @@ from bench.audit import of_pods, overcommitted
 from bench.scenarios import (
     Scenario,
     Sizes,
-    choosy_pod,
+    anti_affinity_faults,
+    anti_affinity_pod,
     gated_pod,
-    lonely_pod,
     mixed_node,
+    node_affinity_faults,
+    node_affinity_pod,
     node_name,
-    not_alone,
-    not_wanted,
     pod_object,
     scenarios,
-    unevenly_spread,
+    spread_faults,
 )
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
@@ -76,8 +76,8 @@ def test_full_nodes_have_no_capacity_for_the_preempting_pod() -> None:
     ]
 
 
-def test_no_group_of_lonely_pods_has_more_members_than_nodes() -> None:
-    groups = Counter(lonely_pod(number, group_size=20)["labels"]["group"] for number in range(100))
+def test_no_group_of_pods_with_anti_affinity_has_more_members_than_nodes() -> None:
+    groups = Counter(anti_affinity_pod(number, group_size=20)["labels"]["group"] for number in range(100))
     assert set(groups.values()) == {20}
 
 
@@ -93,32 +93,32 @@ def test_missing_plugins_are_named() -> None:
 
 
 def test_zones_may_differ_by_one_pod() -> None:
-    assert unevenly_spread({0: 0, 1: 1, 2: 2, 3: 3}) == []
-    assert unevenly_spread({0: 0, 1: 1, 2: 2, 3: 3, 4: 6}) == ["zone-0 has 3 pods, another 1"]
-    assert unevenly_spread({0: 1, 1: 1}) == ["zone-1 has 2 pods, another 0"]
+    assert spread_faults({0: 0, 1: 1, 2: 2, 3: 3}) == []
+    assert spread_faults({0: 0, 1: 1, 2: 2, 3: 3, 4: 6}) == ["zone-0 has 3 pods, another 1"]
+    assert spread_faults({0: 1, 1: 1}) == ["zone-1 has 2 pods, another 0"]
 
 
-def test_lonely_pods_share_a_host_with_other_groups_only() -> None:
-    assert not_alone({0: 5, 1: 6, 2: 5}, group_size=2) == []
-    assert not_alone({0: 5, 1: 5}, group_size=2) == ["node-00005 has 2 pods of group-0"]
+def test_pods_with_anti_affinity_share_a_host_with_other_groups_only() -> None:
+    assert anti_affinity_faults({0: 5, 1: 6, 2: 5}, group_size=2) == []
+    assert anti_affinity_faults({0: 5, 1: 5}, group_size=2) == ["node-00005 has 2 pods of group-0"]
 
 
-def test_every_choosy_pod_has_nodes_to_choose_from() -> None:
-    choices = [[node for node in range(12) if not not_wanted({pod: node})] for pod in range(6)]
+def test_every_pod_with_node_affinity_has_nodes_to_choose_from() -> None:
+    choices = [[node for node in range(12) if not node_affinity_faults({pod: node})] for pod in range(6)]
     assert [len(nodes) for nodes in choices] == [4, 8, 4, 8, 4, 8]
 
 
 def test_violations_of_node_affinity_are_found() -> None:
-    assert not_wanted({0: 2, 1: 3}) == []
-    assert not_wanted({0: 1}) == ["pod 0 is on node-00001"]  # dedicated
-    assert not_wanted({1: 4}) == ["pod 1 is on node-00004"]  # the zone that it excludes
+    assert node_affinity_faults({0: 2, 1: 3}) == []
+    assert node_affinity_faults({0: 1}) == ["pod 0 is on node-00001"]  # dedicated
+    assert node_affinity_faults({1: 4}) == ["pod 1 is on node-00004"]  # the zone that it excludes
 
 
 def test_check_of_node_affinity_agrees_with_the_affinity_itself() -> None:
     nodes = [decode_node(msgspec.json.encode(mixed_node(number))) for number in range(12)]
     for number in range(6):
         affinity = decode_pod(
-            msgspec.json.encode(pod_object("pod", "mine", choosy_pod(number)))
+            msgspec.json.encode(pod_object("pod", "mine", node_affinity_pod(number)))
         ).spec.affinity
         assert affinity is not None
         assert affinity.node_affinity is not None
@@ -126,4 +126,4 @@ def test_check_of_node_affinity_agrees_with_the_affinity_itself() -> None:
         assert required is not None
         for place, node in enumerate(nodes):
             allowed = required.matches(node.name, node.meta.labels) and (number % 2 == 1 or not node.taints)
-            assert allowed == (not_wanted({number: place}) == [])
+            assert allowed == (node_affinity_faults({number: place}) == [])
