@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from builders import NAMESPACE, Json, encode, pod, reservation_json
+from builders import NAMESPACE, Json, encode, node, pod, reservation_json
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
@@ -11,6 +11,8 @@ from tidelock.model.pods import Pod
 from tidelock.model.reservation import decode_reservation
 from unit.scheduler.machinery import Core
 
+PENDING, ACTIVE, BOUND = Phase.PENDING, Phase.ACTIVE, Phase.BOUND
+CONSUMED, EXPIRED, LOST, REJECTED = Phase.CONSUMED, Phase.EXPIRED, Phase.LOST, Phase.REJECTED
 OWNERS = [{"selector": {"matchLabels": {"job": "train"}}}]
 
 
@@ -105,3 +107,7 @@ class Gang:
 def worker(number: int = 0, **fields: Any) -> Pod:
     """Build a pod that can take any member."""
     return pod(f"worker-{number}", labels={"job": "train"}, **fields)
+
+
+def cluster(*cpus: str) -> Core:
+    return Core(*(node(f"node-{name}", cpu=cpu) for name, cpu in zip("abcd", cpus, strict=False)))
