@@ -1,7 +1,7 @@
 """A scheduler whose profile enables GangScheduling, and the groups that tests give it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from builders import NAMESPACE, SCHEDULER, Json, encode, pod
@@ -12,6 +12,9 @@ from tidelock.model.nodes import Node
 from tidelock.model.pod_group import PodGroup, decode_pod_group
 from tidelock.model.pods import Pod
 from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.core.cycle import AssumedPod
+from tidelock.scheduler.core.outcomes import Outcome, Unschedulable
+from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 from unit.scheduler.machinery import Core
 
 
@@ -69,3 +72,22 @@ def deliver(core: Core, *groups: PodGroup) -> None:
     for new in groups:
         known = core.decider.objects.pod_groups.get(new.meta.name, new.meta.namespace)
         core.event_handlers.others["pod_groups"].upsert(known, new)
+
+
+def placed(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return the names of the pods that got a node, in the order of decisions."""
+    return [each.pod.meta.name for each in outcomes if isinstance(each, AssumedPod)]
+
+
+def refusals(outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """Return the messages of the refused pods by name."""
+    return {
+        each.waiting.pod.meta.name: each.diagnosis.message
+        for each in outcomes
+        if isinstance(each, Unschedulable)
+    }
+
+
+def decide_one_step(core: Core) -> tuple[Outcome | None, list[PodGroupResult]]:
+    step = core.decider.step(core.clock.now())
+    return step.outcome, list(step.pod_groups)

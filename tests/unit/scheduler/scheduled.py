@@ -12,6 +12,9 @@ from tidelock.model.reservation_schedule import ReservationSchedule, decode_sche
 from tidelock.scheduler.controllers.schedules import ScheduleController
 from unit.scheduler.machinery import Shell, lock_path, turns
 
+MINUTE, HOUR = 60, 3600
+FIRST = 30 * MINUTE
+"""Seconds from NOW to the start of the first window."""
 KEY = Key(NAMESPACE, "nightly")
 PATH = RESERVATIONSCHEDULES.item("nightly", NAMESPACE)
 OWNERS = [{"selector": {"matchLabels": {"app": "nightly"}}}]

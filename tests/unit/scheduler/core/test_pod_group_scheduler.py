@@ -1,50 +1,24 @@
-"""The pods of a PodGroup get nodes together or not at all."""
-
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+"""Pods of a PodGroup are placed in one step, or none of them is."""
 
 import pytest
 
 from builders import NAMESPACE, node, pod
-from tidelock.framework.api import SUCCESS, Code, Permit, Reserve, Status
-from tidelock.framework.config_file import Extender
-from tidelock.framework.cyclestate import CycleState
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod, assigned_to
+from tidelock.model.pods import assigned_to
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.outcomes import Consultation, Outcome, Unschedulable
-from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.informers.informers import listers_of
 from unit.scheduler.machinery import Core
-from unit.scheduler.pod_groups import GROUPS, configured, deliver, grouping, member, members, pod_group
-
-
-def placed(outcomes: Iterable[Outcome]) -> list[str]:
-    """Return the names of the pods that got a node, in the order of decisions."""
-    return [each.pod.meta.name for each in outcomes if isinstance(each, AssumedPod)]
-
-
-def refusals(outcomes: Iterable[Outcome]) -> dict[str, str]:
-    """Return the messages of the refused pods by name."""
-    return {
-        each.waiting.pod.meta.name: each.diagnosis.message
-        for each in outcomes
-        if isinstance(each, Unschedulable)
-    }
-
-
-def result(core: Core) -> PodGroupResult:
-    """Return the newest result of the only group."""
-    assert core.decider.pod_scheduler.groups is not None
-    (found,) = core.decider.pod_scheduler.groups.results.take()
-    return found
-
-
-def decide_one_step(core: Core) -> tuple[Outcome | None, list[PodGroupResult]]:
-    step = core.decider.step(core.clock.now())
-    return step.outcome, list(step.pod_groups)
+from unit.scheduler.pod_groups import (
+    decide_one_step,
+    deliver,
+    grouping,
+    member,
+    members,
+    placed,
+    pod_group,
+    refusals,
+)
 
 
 def test_all_pods_of_a_gang_are_placed_in_one_step() -> None:
@@ -286,235 +260,6 @@ def test_a_pod_with_a_gate_of_its_own_is_left_out() -> None:
     assert len(placed(core.decide())) == 3
 
 
-@pytest.mark.parametrize(
-    ("odd", "text"),
-    [
-        ({"priority": 5}, "the same priority, which is that of the group: found 0 and 5"),
-        ({"preemptionPolicy": "Never"}, "the same preemption policy: found Never and PreemptLowerPriority"),
-    ],
-)
-def test_pods_that_differ_from_their_group_keep_it_back(odd: dict[str, Any], text: str) -> None:
-    core = grouping(node(cpu="4"))
-    deliver(core, pod_group(min_count=2))
-    wrong = member("odd", **odd)
-    core.add(*members(2), wrong)
-
-    outcome, (found,) = decide_one_step(core)
-
-    assert isinstance(outcome, Unschedulable)
-    assert text in outcome.diagnosis.message
-    assert (found.scheduled, found.reason) == (False, "SchedulerError")
-    assert placed(core.decide()) == []
-    core.event_handlers.pods.remove(wrong)
-    core.clock.advance(1.0)
-    assert len(placed(core.decide())) == 2
-
-
-class Broken(Reserve):
-    """A plugin that fails at Reserve for one pod."""
-
-    name = "Broken"
-
-    def reserve(self, _state: CycleState, pod: Pod, node_name: str, _now: float) -> Status:
-        if pod.meta.name == "broken":
-            raise RuntimeError(node_name)
-        return SUCCESS
-
-    def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
-        """Do nothing."""
-
-
-def test_an_error_of_one_pod_leaves_nothing_reserved() -> None:
-    core = Core(node(cpu="4"), configuration=configured(Broken))
-    deliver(core, pod_group(min_count=2))
-    core.add(member("a"), member("broken"))
-
-    outcomes = core.decide()
-
-    assert core.used() == 0
-    assert set(refusals(outcomes).values()) == {'running Reserve plugin "Broken": RuntimeError: node-a'}
-    assert all(each.diagnosis.error for each in outcomes if isinstance(each, Unschedulable))
-
-
-class Denying(Permit):
-    """A plugin that denies the permit of one pod."""
-
-    name = "Denying"
-
-    def permit(self, _state: CycleState, pod: Pod, _node_name: str) -> tuple[Status, float]:
-        if pod.meta.name == "broken":
-            raise RuntimeError(pod.meta.name)
-        denied = pod.meta.name == "denied"
-        return (Status(Code.UNSCHEDULABLE, ("denied",)) if denied else SUCCESS), 0.0
-
-
-def test_a_pod_without_a_permit_is_refused_alone() -> None:
-    core = Core(node(cpu="4"), configuration=configured(Denying))
-    deliver(core, pod_group(min_count=2))
-    core.add(member("a"), member("denied"))
-
-    outcomes = core.decide()
-
-    assert placed(outcomes) == ["a"]
-    assert list(refusals(outcomes)) == ["denied"]
-    assert core.used() == 1000
-
-
-def test_an_error_about_a_permit_costs_its_pod_alone() -> None:
-    core = Core(node(cpu="4"), configuration=configured(Denying))
-    deliver(core, pod_group(min_count=2))
-    core.add(member("a"), member("broken"))
-
-    outcomes = core.decide()
-
-    assert placed(outcomes) == ["a"]
-    assert refusals(outcomes) == {"broken": 'running Permit plugin "Denying": RuntimeError: broken'}
-    assert core.used() == 1000
-
-
-def test_a_gang_without_any_node_waits_for_one() -> None:
-    core = grouping()
-    deliver(core, pod_group(min_count=2))
-    core.add(*members(2))
-    assert len(refusals(core.decide())) == 2
-
-    core.event_handlers.nodes.upsert(None, node(cpu="2"))
-    core.clock.advance(1.0)
-
-    assert len(placed(core.decide())) == 2
-
-
-def test_extenders_are_asked_about_pods_that_are_decided_alone() -> None:
-    extender = Extender.model_validate({"urlPrefix": "http://extender", "filterVerb": "filter"})
-    core = Core(node(cpu="4"), configuration=replace(GROUPS, extenders=(extender,)))
-    deliver(core, pod_group(min_count=None))
-    core.add(member("train-0"))
-
-    outcome, results = decide_one_step(core)
-
-    assert isinstance(outcome, Consultation)
-    assert results == []
-
-
-def test_an_extender_of_other_pods_keeps_no_gang_back() -> None:
-    managed = [{"name": "example.com/gpu"}]
-    extender = Extender.model_validate(
-        {"urlPrefix": "http://extender", "filterVerb": "filter", "managedResources": managed}
-    )
-    core = Core(node(cpu="4"), configuration=replace(GROUPS, extenders=(extender,)))
-    deliver(core, pod_group(min_count=2))
-    core.add(*members(2))
-    assert len(placed(core.decide())) == 2
-
-
-def low(name: str, node_name: str, **fields: Any) -> Pod:
-    """Build a bound pod that a gang of priority 10 may evict."""
-    return pod(name, node_name=node_name, **fields)
-
-
-def urgent(core: Core, count: int, **fields: Any) -> None:
-    """Deliver a gang of priority 10."""
-    deliver(core, pod_group(min_count=count, priority=10))
-    core.add(*members(count, priority=10, **fields))
-
-
-def victims(core: Core) -> list[str]:
-    """Return the names of the pods to evict, by the attempts since the last call."""
-    return sorted(each.meta.name for attempt in core.take_preemptions() for each in attempt.victims)
-
-
-def test_a_gang_evicts_as_many_pods_as_all_of_its_pods_need() -> None:
-    core = grouping(node("node-a", cpu="2"), node("node-b", cpu="2"))
-    core.add(low("a", "node-a"), low("b", "node-b"), low("c", "node-b"))
-    urgent(core, 3)
-
-    outcomes = core.decide()
-
-    assert placed(outcomes) == []
-    assert victims(core) in (["a", "b"], ["a", "c"], ["b", "c"])
-    assert any("2 pods fit once others are evicted" in text for text in refusals(outcomes).values())
-    nominated = [core.cache.nominator.node_of(f"uid-train-{number}") for number in range(3)]
-    assert all(nominated)
-
-
-def test_the_capacity_of_evicted_pods_is_kept_for_the_gang() -> None:
-    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="1"))
-    core.add(low("a", "node-a"), low("b", "node-b"))
-    urgent(core, 2)
-    core.decide()
-    assert victims(core) == ["a", "b"]
-
-    core.event_handlers.pods.remove(low("a", "node-a"))
-    core.add(pod("thief"))
-    core.clock.advance(1.0)
-    outcomes = core.decide()
-    assert placed(outcomes) == []
-    assert victims(core) == []
-
-    core.event_handlers.pods.remove(low("b", "node-b"))
-    core.clock.advance(10.0)
-    assert sorted(placed(core.decide())) == ["train-0", "train-1"]
-
-
-def test_nothing_is_evicted_for_a_gang_that_does_not_fit_even_then() -> None:
-    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="1"))
-    core.add(low("a", "node-a"), low("b", "node-b", priority=10))
-    urgent(core, 2)
-    outcomes = core.decide()
-    assert victims(core) == []
-    assert not core.cache.nominator.targets
-    assert (
-        "pod train-1 does not fit" in refusals(outcomes)["train-0"] or "0/2" in refusals(outcomes)["train-0"]
-    )
-
-
-def test_capacity_is_kept_for_no_gang_that_is_incomplete() -> None:
-    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="1"))
-    core.add(low("a", "node-a"), low("b", "node-b"))
-    urgent(core, 2)
-    core.decide()
-    for name, node_name in (("a", "node-a"), ("b", "node-b")):
-        core.event_handlers.pods.remove(low(name, node_name))
-    core.event_handlers.pods.remove(member("train-0", priority=10))
-    core.add(pod("other"))
-    core.clock.advance(1.0)
-
-    assert placed(core.decide()) == ["other"]
-    assert not core.cache.nominator.targets
-
-
-def test_capacity_is_kept_for_no_last_pod_of_a_group_that_is_gone() -> None:
-    core = grouping(node("node-a", cpu="1"))
-    core.add(low("a", "node-a"))
-    urgent(core, 1)
-    core.decide()
-    assert core.cache.nominator.targets
-
-    core.event_handlers.others["pod_groups"].remove(pod_group(min_count=1))
-    core.event_handlers.pods.remove(low("a", "node-a"))
-    core.add(pod("other"))
-    core.clock.advance(1.0)
-
-    assert placed(core.decide()) == ["other"]
-    assert not core.cache.nominator.targets
-
-
-def test_a_gang_that_may_not_preempt_evicts_nothing() -> None:
-    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="1"))
-    core.add(low("a", "node-a"), low("b", "node-b"))
-    urgent(core, 2, preemptionPolicy="Never")
-    core.decide()
-    assert victims(core) == []
-
-
-def test_a_gang_that_fits_evicts_nothing() -> None:
-    core = grouping(node("node-a", cpu="1"), node("node-b", cpu="2"))
-    core.add(low("a", "node-a"))
-    urgent(core, 2)
-    assert len(placed(core.decide())) == 2
-    assert victims(core) == []
-
-
 def test_a_pod_that_has_finished_counts_no_more() -> None:
     core = grouping(node(cpu="4"))
     deliver(core, pod_group(min_count=2))
@@ -574,15 +319,3 @@ def test_owners_of_reservations_give_them_back_if_their_gang_does_not_fit() -> N
     core.decide()
 
     assert (core.reserved(), core.used()) == (1000, 0)
-
-
-def test_extenders_are_not_asked_about_gangs() -> None:
-    extender = Extender.model_validate({"urlPrefix": "http://extender", "filterVerb": "filter"})
-    core = Core(node(cpu="4"), configuration=replace(GROUPS, extenders=(extender,)))
-    deliver(core, pod_group(min_count=2))
-    core.add(*members(2))
-
-    found = refusals(core.decide())
-
-    assert "extenders can't be asked" in found["train-0"]
-    assert core.used() == 0
