@@ -17,12 +17,12 @@ from builders import Json, pod_json, reservation_json
 from tidelock.cli.tables import Table, lines_of
 from tidelock.kube.client import NODES, PODS, RESERVATIONQUOTES, RESERVATIONS, WATERLEVELS
 from tidelock.model.printable import printable, printable_json
+from unit.cli.commands import run
 from unit.cli.quotes import LATER, quote_json
 from unit.cli.scenes import LOCKS, active_json, pending_json, prepared_json
 from unit.cli.scenes import NODES as NODE_OBJECTS
 from unit.cli.scenes import PODS as POD_OBJECTS
 from unit.cli.server import Answers, FixedServer, failed, listed, serving
-from unit.cli.test_commands import run
 
 C0 = "".join(map(chr, (*range(0x20), 0x7F)))
 C1 = "".join(map(chr, range(0x80, 0xA0)))
