@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from builders import NOW, SCHEDULER, Json, node_json, pod_json, reservation_json
-from property import invariants
 from property.creations import Creation, Fate, answer_in
+from property.invariants import Observer
 from property.model_api import ModelApi, RefusedError, ends_before_it_begins
 from property.process import KINDS, HandClock, Process
+from property.sums import check_indexes, reservations
 from tidelock.ledger.queue import waiting
 from tidelock.model.answer import ANSWER, UNSEEN_SECONDS
 from tidelock.model.instants import format_instant
@@ -215,7 +216,7 @@ class World(RuleBasedStateMachine):
         self.api = ModelApi(self.clock.now)
         self.nodes, self.pods, self.reservations = self.api.nodes, self.api.pods, self.api.reservations
         self.process = Process(self.api, self.clock, self.api.elect())
-        self.observer = invariants.Observer(self.process)
+        self.observer = Observer(self.process)
         self.weather: Weather = (KINDS, None)
         self._uids = 0
         self._gang: Json = {}
@@ -431,17 +432,17 @@ class World(RuleBasedStateMachine):
     def forget(self) -> None:
         """Check that the operator reaches the same state after it forgets earlier answers."""
         self.rest()
-        before = invariants.reservations(self.process)
+        before = reservations(self.process)
         self.process.decider.forget()
         self.process.go_on(self._check)
-        assert invariants.reservations(self.process) == before, "a forgotten answer was wrong"
+        assert reservations(self.process) == before, "a forgotten answer was wrong"
 
     def teardown(self) -> None:
         try:
             self.rest()
             self.clock.time += 11
             self.forget()
-            invariants.check_indexes(self.process)
+            check_indexes(self.process)
         finally:
             self._unrenewed.stop()
 
