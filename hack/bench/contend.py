@@ -187,9 +187,9 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     (port,) = free_ports(1)
     ours = tidelock(cluster, kubeconfig)
     keys = scheduler_keys(cluster)
-    door = ("--extender", f"--extender-clients={keys.authority}", "--admission", f"--tls-port={port}")
+    serving = ("--extender", f"--extender-clients={keys.authority}", "--admission", f"--tls-port={port}")
     names = f"--tls-names={','.join(NAMES)}"
-    ours = replace(ours, command=(*ours.command, *door, names))
+    ours = replace(ours, command=(*ours.command, *serving, names))
     contest = Contest(options.claimants, options.nodes, options.room)
     async with admin(cluster) as client:
         await client.create(WEBHOOKS.collection(), webhook_configuration(cluster, port))

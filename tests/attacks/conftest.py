@@ -9,7 +9,7 @@ import pytest
 from attacks.operators import AS_INSTALLED, Replica, lives, until_led
 from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import Api
-from cluster.door import operating, until_reviewed, webhooks
+from cluster.binder_server import operating, until_reviewed, webhooks
 from cluster.leases import forget_lease
 from cluster.operator_process import OperatorProcess
 from devcluster import LocalCluster, start_cluster

@@ -167,7 +167,7 @@ CASES = {
 }
 
 
-class Befallen(NamedTuple):
+class Affected(NamedTuple):
     """An object for which a step fails, with its tenant."""
 
     tenant: Tenant
@@ -212,25 +212,25 @@ def failing(
 
 
 @pytest.fixture(scope="module")
-def befallen(
+def affected(
     failing: Failing, attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Befallen]]:
+) -> Iterator[dict[str, Affected]]:
     """Create the objects of all cases, each in a namespace of its own with enough capacity."""
-    made: dict[str, Befallen] = {}
+    made: dict[str, Affected] = {}
     with ExitStack() as tenants:
         for name, case in CASES.items():
             tenant = Tenant(attacked_cluster, tmp_path_factory.mktemp("tenant"))
             tenants.enter_context(closing(tenant))
             tenant.node()
-            made[name] = Befallen(tenant, case.make(tenant))
+            made[name] = Affected(tenant, case.make(tenant))
         yield made
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_fault_affects_only_its_object(
-    failing: Failing, befallen: dict[str, Befallen], latency_probe: LatencyProbe, name: str
+    failing: Failing, affected: dict[str, Affected], latency_probe: LatencyProbe, name: str
 ) -> None:
-    case, (tenant, about) = CASES[name], befallen[name]
+    case, (tenant, about) = CASES[name], affected[name]
     key = f"{about.namespace}/{about.name}" if about.namespace else about.name
     faults = partial(failing.faults, case.step, f"{case.resource} {key}")
 
@@ -255,16 +255,16 @@ def test_a_fault_affects_only_its_object(
 
 
 def test_the_capacity_of_a_reservation_is_freed_although_its_removal_failed(
-    befallen: dict[str, Befallen],
+    affected: dict[str, Affected],
 ) -> None:
-    tenant, _ = befallen["a lock's removal"]
+    tenant, _ = affected["a lock's removal"]
     tenant.active_reservation("next", "1", tenant.node_name("removal"), pendingDeadlineSeconds=600)
 
 
 def test_each_step_and_type_of_error_has_one_traceback(
-    failing: Failing, befallen: dict[str, Befallen]
+    failing: Failing, affected: dict[str, Affected]
 ) -> None:
-    assert befallen
+    assert affected
     faults = [line for line in failing.lines if line["message"] == "a step failed"]
     places = {(line["step"], line["error"].partition(":")[0]) for line in faults}
     tracebacks = Counter(

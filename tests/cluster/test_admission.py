@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from cluster.api import RefusedError
-from cluster.door import (
+from cluster.binder_server import (
     BY_STOCK,
     bind,
     bound_nodes,

@@ -25,7 +25,7 @@ from cluster.answers import (
     wanted,
 )
 from cluster.api import Api, Manifest, RefusedError
-from cluster.door import SECRET, creation_webhook, operating
+from cluster.binder_server import SECRET, creation_webhook, operating
 from cluster.live import Lock, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World

@@ -21,7 +21,7 @@ from cluster.answers import (
     wanted,
 )
 from cluster.api import Api, Manifest, RefusedError
-from cluster.door import SECRET, addresses, creation_webhook, repoint
+from cluster.binder_server import SECRET, addresses, creation_webhook, repoint
 from cluster.leases import LEASE, forget_lease
 from cluster.live import Lock, condition
 from cluster.operator_process import OperatorProcess

@@ -13,7 +13,7 @@ import pytest
 
 from cluster.answers import asked, create, create_wanted, until_answered, wanted
 from cluster.api import Api, Manifest, RefusedError
-from cluster.door import SECRET, creation_webhook, operating_here
+from cluster.binder_server import SECRET, creation_webhook, operating_here
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, operator_kubeconfig

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cluster.api import Api
-from cluster.door import BY_STOCK, bind, operating_here, until_reviewed, webhook_urls, webhooks
+from cluster.binder_server import BY_STOCK, bind, operating_here, until_reviewed, webhook_urls, webhooks
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
@@ -126,9 +126,11 @@ async def test_applying_the_manifests_again_keeps_the_fields_of_the_operator(
     private_cluster.kubectl("apply", *flags, "-f", "-", input=text)
     try:
         async with KubeClient(connection, user_agent="tidelock/test") as client:
-            keeper = CertificateRotator(client, Key(SYSTEM_NAMESPACE, "tidelock-tls"), (HOST,), SystemClock())
-            await keeper.renew()
-            await keeper.introduce()
+            rotator = CertificateRotator(
+                client, Key(SYSTEM_NAMESPACE, "tidelock-tls"), (HOST,), SystemClock()
+            )
+            await rotator.renew()
+            await rotator.introduce()
         written = [each["clientConfig"] for each in api.get(item)["webhooks"]]
         private_cluster.kubectl("apply", *flags, "-f", "-", input=text)
         assert [each["clientConfig"] for each in api.get(item)["webhooks"]] == written

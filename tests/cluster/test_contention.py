@@ -8,7 +8,7 @@ from bench.comparison import PEER
 from bench.contend import Contest
 from bench.world import NAMESPACE, admin
 from cluster.api import Api
-from cluster.door import authority, operating, stock_scheduler, until_reviewed, webhooks
+from cluster.binder_server import authority, operating, stock_scheduler, until_reviewed, webhooks
 from cluster.world import World
 from devcluster import LocalCluster
 from devcluster.binders import scheduler_configuration, scheduler_keys

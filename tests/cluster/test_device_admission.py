@@ -7,7 +7,7 @@ import pytest
 
 from cluster.accelerators import Accelerators, claiming_from, devices_of
 from cluster.api import Manifest, RefusedError
-from cluster.door import reviewing_operator
+from cluster.binder_server import reviewing_operator
 from cluster.live import Live, Lock, Node
 from cluster.operator_process import OperatorProcess
 from cluster.world import World

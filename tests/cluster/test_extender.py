@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from cluster.api import Api, Manifest, RefusedError
-from cluster.door import ADDRESS, BY_STOCK, authority, bound_nodes, operating, stock_scheduler
+from cluster.binder_server import ADDRESS, BY_STOCK, authority, bound_nodes, operating, stock_scheduler
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.binders import scheduler_configuration, scheduler_keys

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from cluster.api import Api, RefusedError
-from cluster.door import (
+from cluster.binder_server import (
     BY_STOCK,
     addresses,
     authority,

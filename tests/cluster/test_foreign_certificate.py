@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.api import Api
-from cluster.door import SECRET, creation_webhook, operating_here, until_reviewed, webhooks
+from cluster.binder_server import SECRET, creation_webhook, operating_here, until_reviewed, webhooks
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig

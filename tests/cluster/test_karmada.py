@@ -10,7 +10,7 @@ from grpclib.exceptions import GRPCError
 
 from cluster import karmada
 from cluster.api import Api
-from cluster.door import ADDRESS
+from cluster.binder_server import ADDRESS
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for

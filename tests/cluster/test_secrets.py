@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from cluster.api import Api, Manifest
-from cluster.door import SECRET, addresses
+from cluster.binder_server import SECRET, addresses
 from cluster.live import Live, condition
 from cluster.operator_process import OperatorProcess
 from cluster.water_level import water_level

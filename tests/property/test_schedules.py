@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders import NOW
 from tidelock.kube.errors import Unreachable
 from tidelock.model.cron import Timetable, read_expression, read_zone
-from unit.scheduler.scheduled import KEY, Works
+from unit.scheduler.scheduled import KEY, ScheduleScene
 
 ZONES = [
     "Etc/UTC",
@@ -115,21 +115,21 @@ def test_each_window_is_created_once_despite_crashes_and_pauses(
 
 
 async def play(schedule: str, ahead: int, duration: int, steps: list[tuple[str, int]]) -> None:
-    works = Works()
-    works.ask(schedule=schedule, ahead=ahead, durationSeconds=duration)
-    await works.go_on()
+    scene = ScheduleScene()
+    scene.ask(schedule=schedule, ahead=ahead, durationSeconds=duration)
+    await scene.go_on()
     begun: set[float] = set()
     for step, amount in steps:
-        made = await do(works, step, amount)
-        begun |= {start for start in made if start <= works.clock.now() - NOW}
-        there = set(works.windows)
-        await works.go_on()
+        made = await do(scene, step, amount)
+        begun |= {start for start in made if start <= scene.clock.now() - NOW}
+        there = set(scene.windows)
+        await scene.go_on()
 
-        now = works.clock.now() - NOW
+        now = scene.clock.now() - NOW
         to_come = CronSim(schedule, datetime.fromtimestamp(NOW + now, UTC))
         wanted = [each.timestamp() - NOW for each in islice(to_come, ahead)]
-        assert [start for start in works.windows if start > now] == wanted
-        late = {start for start in works.windows if start <= now} - there
+        assert [start for start in scene.windows if start > now] == wanted
+        late = {start for start in scene.windows if start <= now} - there
         last = CronSim(schedule, datetime.fromtimestamp(NOW + now + 1, UTC), reverse=True)
         assert late <= {next(last).timestamp() - NOW}
         assert all(start > now - duration for start in late)
@@ -137,7 +137,7 @@ async def play(schedule: str, ahead: int, duration: int, steps: list[tuple[str, 
         begun |= late | {start for start in there if start <= now}
 
 
-async def do(works: Works, step: str, amount: int) -> list[float]:
+async def do(scene: ScheduleScene, step: str, amount: int) -> list[float]:
     """Apply a step: time passes, the process is away or crashes, or reservations are consumed.
 
     Returns:
@@ -145,23 +145,23 @@ async def do(works: Works, step: str, amount: int) -> list[float]:
 
     """
     if step == "take":
-        await works.take(*(start for start in works.windows if NOW + start <= works.clock.now()))
+        await scene.take(*(start for start in scene.windows if NOW + start <= scene.clock.now()))
         return []
-    works.clock.advance(amount)
+    scene.clock.advance(amount)
     made: list[float] = []
     if step == "untold":
-        await works.go_untold()
-        made = [float(each.removeprefix("nightly-")) * 60 - NOW for each in works.posted]
+        await scene.go_untold()
+        made = [float(each.removeprefix("nightly-")) * 60 - NOW for each in scene.posted]
     if step == "crash":
-        await crash(works)
+        await crash(scene)
     if step in ("crash", "away", "untold"):
-        works.restart()
+        scene.restart()
     return made
 
 
-async def crash(works: Works) -> None:
+async def crash(scene: ScheduleScene) -> None:
     """End the process during a write: the first request is carried out, and its answer is lost."""
-    works.api.loses(Unreachable("crashed", outcome_unknown=True))
-    works.keeper.reconcile(KEY)
+    scene.api.loses(Unreachable("crashed", outcome_unknown=True))
+    scene.controller.reconcile(KEY)
     await asyncio.sleep(0)
-    await works.shell.tasks.drain(0.0)
+    await scene.shell.tasks.drain(0.0)

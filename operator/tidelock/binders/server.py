@@ -67,7 +67,7 @@ class BinderServer:
     Args:
         guard: the admission check.
         arrivals: the unbound pods, for the pods that a binding names; placed before the event handlers.
-        keeper: the certificate rotator.
+        rotator: the certificate rotator.
         endpoint: the address under which others find this process.
         client: for pods that the watch has not shown yet.
         clock: the process' clock.
@@ -87,7 +87,7 @@ class BinderServer:
         self,
         guard: AdmissionCheck,
         arrivals: UnboundPods,
-        keeper: CertificateRotator,
+        rotator: CertificateRotator,
         endpoint: Endpoint,
         client: KubeClient,
         clock: Clock,
@@ -104,7 +104,7 @@ class BinderServer:
     ) -> None:
         self._guard = guard
         self.arrivals = arrivals
-        self._keeper = keeper
+        self._rotator = rotator
         self._endpoint = endpoint
         self._client = client
         self._clock = clock
@@ -134,11 +134,11 @@ class BinderServer:
             ListenError: the port is taken, or the address is not one of this machine's.
 
         """
-        while not await self._attempt(self._keeper.renew):  # noqa: ASYNC110 -- no event announces that it can be
+        while not await self._attempt(self._rotator.renew):  # noqa: ASYNC110 -- no event announces that it can be
             await asyncio.sleep(_RETRY)
         if self._desk is not None:
             self._desk.provided()
-        tls = self._keeper.context
+        tls = self._rotator.context
         async with listening(
             self._application, self._address, self._port, option="--tls-port", limits=_LIMITS, tls=tls
         ):
@@ -157,17 +157,17 @@ class BinderServer:
         """Renew the certificate in time, and publish it and the endpoint, again if they are reverted."""
         while True:
             # The token is first, so the API server's calls are already accepted here.
-            done = not self._announced or await self._attempt(self._keeper.introduce)
+            done = not self._announced or await self._attempt(self._rotator.introduce)
             done = await self._attempt(self._endpoint.announce) and done
             await asyncio.sleep(_LOOK_AT_CERTIFICATE if done else _RETRY)
-            await self._attempt(self._keeper.renew)
+            await self._attempt(self._rotator.renew)
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Try work that may fail for now, and return whether it succeeded."""
         try:
             await work()
         except ApiError as error:
-            self._telemetry.api_errors.labels("door", type(error).__name__).inc()
+            self._telemetry.api_errors.labels("binder server", type(error).__name__).inc()
             logger.warning("other binders can't connect yet", extra={"error": str(error)})
             return False
         return True
@@ -181,7 +181,7 @@ class BinderServer:
             transport = request.transport
             proven = transport is not None and bool(transport.get_extra_info("peercert"))
         else:
-            proven = self._keeper.tokens.count(request.match_info.get("token", ""))
+            proven = self._rotator.tokens.count(request.match_info.get("token", ""))
         if proven:
             return await handler(request)
         self._telemetry.caller_refused(request.path)

@@ -1,5 +1,5 @@
 """Sleeps that return at once, for handlers with controllers that pause."""
 
-from unit.scheduler.conftest import naps
+from unit.scheduler.conftest import sleeps
 
-__all__ = ["naps"]
+__all__ = ["sleeps"]

@@ -40,7 +40,7 @@ def schedule(**fields: Any) -> ReservationSchedule:
     return decode_schedule(encode(schedule_json(**fields)))
 
 
-class Works:
+class ScheduleScene:
     """A scheduler and a schedule controller. `restart` replaces both, and keeps API server and clock."""
 
     def __init__(self, cpu: str = "64") -> None:
@@ -58,7 +58,7 @@ class Works:
 
     def _begin(self, shell: Shell) -> None:
         self.shell, self.api, self.clock = shell, shell.api, shell.clock
-        self.keeper = ScheduleController(shell.context, shell.ledger)
+        self.controller = ScheduleController(shell.context, shell.ledger)
 
     def ask(self, **fields: Any) -> None:
         """Create a schedule and deliver it by the watch."""
@@ -73,14 +73,14 @@ class Works:
 
     def see(self) -> None:
         """Deliver the stored version by the watch."""
-        self.keeper.upsert(None, decode_schedule(encode(self.api.objects[PATH])))
+        self.controller.upsert(None, decode_schedule(encode(self.api.objects[PATH])))
 
     async def go_on(self) -> None:
         """Run controller, decisions and writers until they send no more requests."""
         asked = -1
         while asked < len(self.api.asked):
             asked = len(self.api.asked)
-            self.keeper.reconcile(KEY)
+            self.controller.reconcile(KEY)
             await self.shell.settle()
             self._see()
             self.shell.decide()
@@ -103,7 +103,7 @@ class Works:
     async def go_untold(self) -> None:
         """Create windows and consume them while this process can write no status."""
         self.api.refuses["PUT"] = Unreachable("gone")
-        self.keeper.reconcile(KEY)
+        self.controller.reconcile(KEY)
         await turns(30)
         self._see()
         self.bind_owner()

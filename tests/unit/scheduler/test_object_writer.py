@@ -99,30 +99,30 @@ async def test_a_difference_is_written_once(shell: Shell, writer: Writer) -> Non
 
 
 async def test_retries_back_off_to_five_seconds_or_to_sixty_after_a_permanent_error(
-    shell: Shell, writer: Writer, naps: list[float]
+    shell: Shell, writer: Writer, sleeps: list[float]
 ) -> None:
     """Regression: each kind had its own pauses, and a refused Reservation was written every 5 s for ever."""
     shell.api.fails(*[ServerError("no", status=500)] * 12, *[Invalid("no", status=422)] * 12)
     writer.reconcile(KEY)
     await shell.settle()
 
-    assert len(naps) == 24
-    assert min(naps[6:12]) >= 2.5
-    assert max(naps[:12]) <= 5
-    assert min(naps[22:]) >= 30
-    assert max(naps) <= 60
+    assert len(sleeps) == 24
+    assert min(sleeps[6:12]) >= 2.5
+    assert max(sleeps[:12]) <= 5
+    assert min(sleeps[22:]) >= 30
+    assert max(sleeps) <= 60
     labels = {"write": "reservationquota", "reason": "Invalid"}
     assert shell.metric("tidelock_api_write_errors_total", **labels) == 12
 
 
 async def test_a_retry_waits_for_as_long_as_the_server_asks(
-    shell: Shell, writer: Writer, naps: list[float]
+    shell: Shell, writer: Writer, sleeps: list[float]
 ) -> None:
     shell.api.fails(TooManyRequests("later", status=429, retry_after=7.0))
     writer.reconcile(KEY)
     await shell.settle()
 
-    assert naps == [7.0]
+    assert sleeps == [7.0]
 
 
 async def test_a_task_that_pauses_does_not_count_as_busy(shell: Shell, writer: Writer) -> None:
@@ -163,21 +163,21 @@ async def test_a_conflict_with_a_version_that_has_arrived_by_then_is_written_aga
 
 
 async def test_a_write_without_effect_is_repeated_with_growing_pauses(
-    shell: Shell, writer: Writer, naps: list[float], caplog: pytest.LogCaptureFixture
+    shell: Shell, writer: Writer, sleeps: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Regression: a status with a field that an older CRD drops was written again without any pause."""
     writer.dropped = 12
     writer.reconcile(KEY)
     await shell.settle()
 
-    assert len(naps) == 12
-    assert sum(naps) > 60
+    assert len(sleeps) == 12
+    assert sum(sleeps) > 60
     assert caplog.messages == ["a write had no effect"] * 12
     assert not writer.lags(KEY)
 
 
 async def test_an_object_that_is_gone_is_not_written_again(
-    shell: Shell, writer: Writer, naps: list[float]
+    shell: Shell, writer: Writer, sleeps: list[float]
 ) -> None:
     shell.api.fails(ServerError("no", status=500))
     shell.api.gate.clear()
@@ -189,7 +189,7 @@ async def test_an_object_that_is_gone_is_not_written_again(
     writer.reconcile(KEY)
 
     assert shell.api.verbs == ["PUT"]
-    assert len(naps) == 1
+    assert len(sleeps) == 1
 
 
 async def test_a_fault_is_reported_in_the_status_and_pauses_the_retries_of_its_object(

@@ -1,3 +1,3 @@
-from unit.scheduler.conftest import naps
+from unit.scheduler.conftest import sleeps
 
-__all__ = ["naps"]
+__all__ = ["sleeps"]

@@ -28,7 +28,7 @@ def request(replicas: int = 1, cpu: str = "2") -> NodeRequest:
     return NodeRequest({"spec": {"containers": [container]}}, replicas)
 
 
-class Ground:
+class Scene:
     """A controller of buffers, and the requests that tests make."""
 
     def __init__(self) -> None:
@@ -66,10 +66,10 @@ class Ground:
 
 
 async def test_a_request_gets_a_template_and_then_a_buffer_and_both_go_with_it() -> None:
-    ground = Ground()
-    await ground.look(request(2))
-    assert [asked.path for asked in ground.api.asked] == [TEMPLATE, BUFFER]
-    template, buffer = ground.api.objects[TEMPLATE], ground.api.objects[BUFFER]
+    scene = Scene()
+    await scene.look(request(2))
+    assert [asked.path for asked in scene.api.asked] == [TEMPLATE, BUFFER]
+    template, buffer = scene.api.objects[TEMPLATE], scene.api.objects[BUFFER]
     assert template["template"] == request().template
     assert buffer["apiVersion"] == "autoscaling.x-k8s.io/v1beta1"
     assert buffer["spec"] == {
@@ -82,97 +82,97 @@ async def test_a_request_gets_a_template_and_then_a_buffer_and_both_go_with_it()
         == buffer["metadata"]["labels"]
         == {"tidelock.dev/node-request": "true"}
     )
-    await ground.look(request(2))
-    assert len(ground.api.asked) == 2
-    await ground.look(None)
-    assert [asked.path for asked in ground.api.asked[2:]] == [BUFFER, TEMPLATE]
-    assert ground.api.objects == {}
+    await scene.look(request(2))
+    assert len(scene.api.asked) == 2
+    await scene.look(None)
+    assert [asked.path for asked in scene.api.asked[2:]] == [BUFFER, TEMPLATE]
+    assert scene.api.objects == {}
 
 
 async def test_only_changed_objects_are_written() -> None:
-    ground = Ground()
-    await ground.look(request(1))
-    await ground.look(request(3))
-    assert [asked.path for asked in ground.api.asked[2:]] == [BUFFER]
-    await ground.look(request(3, cpu="4"))
-    assert [asked.path for asked in ground.api.asked[3:]] == [TEMPLATE]
+    scene = Scene()
+    await scene.look(request(1))
+    await scene.look(request(3))
+    assert [asked.path for asked in scene.api.asked[2:]] == [BUFFER]
+    await scene.look(request(3, cpu="4"))
+    assert [asked.path for asked in scene.api.asked[3:]] == [TEMPLATE]
 
 
 async def test_fewer_pods_beside_more_nodes_never_look_like_one_more_node() -> None:
-    ground = Ground()
-    await ground.look(request(2))
-    await ground.look(request(1, cpu="3"))
-    assert [asked.path for asked in ground.api.asked[2:]] == [BUFFER, TEMPLATE]
+    scene = Scene()
+    await scene.look(request(2))
+    await scene.look(request(1, cpu="3"))
+    assert [asked.path for asked in scene.api.asked[2:]] == [BUFFER, TEMPLATE]
 
 
 async def test_the_next_process_keeps_needed_objects_and_removes_the_rest() -> None:
-    ground = Ground()
-    await ground.look(request())
-    ground.controller = ground.make()
-    await ground.controller.look()  # nothing is known yet
-    ground.synced()
-    await ground.look(request())
-    assert len(ground.api.asked) == 2
-    await ground.look(None)
-    assert ground.api.objects == {}
+    scene = Scene()
+    await scene.look(request())
+    scene.controller = scene.make()
+    await scene.controller.look()  # nothing is known yet
+    scene.synced()
+    await scene.look(request())
+    assert len(scene.api.asked) == 2
+    await scene.look(None)
+    assert scene.api.objects == {}
 
 
 async def test_an_object_that_somebody_removes_is_written_again() -> None:
-    ground = Ground()
-    await ground.look(request())
-    ground.controller.templates.remove(decode_known(encode(ground.api.objects.pop(TEMPLATE))))
-    await ground.look(request())
-    assert TEMPLATE in ground.api.objects
+    scene = Scene()
+    await scene.look(request())
+    scene.controller.templates.remove(decode_known(encode(scene.api.objects.pop(TEMPLATE))))
+    await scene.look(request())
+    assert TEMPLATE in scene.api.objects
 
 
 async def test_an_older_event_of_the_watch_does_not_replace_the_answer_to_a_write() -> None:
-    ground = Ground()
-    await ground.look(request(1))
-    older = decode_known(encode(ground.api.objects[BUFFER]))
-    await ground.look(request(2))
-    ground.controller.buffers.upsert(None, older)
-    await ground.look(request(2))
-    assert len(ground.api.asked) == 3
+    scene = Scene()
+    await scene.look(request(1))
+    older = decode_known(encode(scene.api.objects[BUFFER]))
+    await scene.look(request(2))
+    scene.controller.buffers.upsert(None, older)
+    await scene.look(request(2))
+    assert len(scene.api.asked) == 3
 
 
 async def test_nothing_is_written_before_the_watches_have_listed() -> None:
     """So a missing CRD costs log lines of its watch, and no request."""
-    ground = Ground()
-    ground.controller = ground.make()
-    ground.wanted = {KEY: request()}
+    scene = Scene()
+    scene.controller = scene.make()
+    scene.wanted = {KEY: request()}
     started = asyncio.Event()
     started.set()
-    ground.controller.templates.synced()
-    running = asyncio.create_task(ground.controller.run(started))
+    scene.controller.templates.synced()
+    running = asyncio.create_task(scene.controller.run(started))
     await asyncio.sleep(1.1)
-    assert ground.api.asked == []
-    ground.controller.buffers.synced()
+    assert scene.api.asked == []
+    scene.controller.buffers.synced()
     await asyncio.sleep(1.1)
     running.cancel()
     await asyncio.wait([running])
-    assert [asked.path for asked in ground.api.asked] == [TEMPLATE, BUFFER]
+    assert [asked.path for asked in scene.api.asked] == [TEMPLATE, BUFFER]
 
 
-async def test_a_crd_that_vanishes_costs_growing_pauses(naps: list[float]) -> None:
-    ground = Ground()
-    ground.api.absent.add("capacitybuffers")
-    ground.wanted = {KEY: request()}
-    await ground.controller.look()
+async def test_a_crd_that_vanishes_costs_growing_pauses(sleeps: list[float]) -> None:
+    scene = Scene()
+    scene.api.absent.add("capacitybuffers")
+    scene.wanted = {KEY: request()}
+    await scene.controller.look()
     await turns(100)
-    pauses = [nap for nap in naps if nap]
+    pauses = [nap for nap in sleeps if nap]
     assert len(pauses) > 5
     assert pauses[-1] > 10 * pauses[0]
-    ground.api.absent.clear()
-    await ground.shell.settle()
-    assert BUFFER in ground.api.objects
+    scene.api.absent.clear()
+    await scene.shell.settle()
+    assert BUFFER in scene.api.objects
 
 
-@pytest.mark.usefixtures("naps")
+@pytest.mark.usefixtures("sleeps")
 async def test_a_request_that_ends_while_its_buffer_is_refused_is_given_up() -> None:
-    ground = Ground()
-    ground.api.absent.add("capacitybuffers")
-    ground.wanted = {KEY: request()}
-    await ground.controller.look()
+    scene = Scene()
+    scene.api.absent.add("capacitybuffers")
+    scene.wanted = {KEY: request()}
+    await scene.controller.look()
     await turns(20)
-    await ground.look(None)
-    assert ground.api.objects == {}
+    await scene.look(None)
+    assert scene.api.objects == {}

@@ -23,19 +23,17 @@ PATH = NODES.item("node-a")
 ALL = {PROTECTED: "true", CLUSTER_AUTOSCALER: "true", KARPENTER: "true"}
 
 
-class Ground:
+class Scene:
     """A scheduler with a node in a namespace that may keep nodes, and the writer of annotations."""
 
-    def __init__(self, annotations: dict[str, str] | None = None, *, enabled: bool = True) -> None:
+    def __init__(self, annotations: dict[str, str] | None = None) -> None:
         self.api = ApplyingApi()
         self.api.objects[PATH] = node_json("node-a", annotations=annotations)
         self.shell = Shell()
         self.see()
         self.allow(autoscaling="KeepNodes")
         context = replace(self.shell.context, client=self.api)
-        self.protection = NodeProtection(
-            context, self.shell.ledger, self.shell.decider.columns, enabled=enabled
-        )
+        self.protection = NodeProtection(context, self.shell.ledger, self.shell.decider.columns, enabled=True)
 
     def allow(self, **fields: Any) -> None:
         quotas = self.shell.decider.objects.reservation_quotas
@@ -62,133 +60,131 @@ class Ground:
 
 
 async def test_a_node_is_annotated_while_it_holds_a_reservation() -> None:
-    ground = Ground({"example.org/owner": "ann"})
-    assert await ground.look() == {"example.org/owner": "ann"}
-    ground.reserve()
-    assert await ground.look() == {"example.org/owner": "ann", **ALL}
-    assert ground.api.asked[0].body["metadata"]["uid"] == "uid-node-a"
-    ground.see()
-    ground.release()
-    assert await ground.look() == {"example.org/owner": "ann"}
-    ground.see()
-    await ground.look()
-    assert len(ground.api.asked) == 2
+    scene = Scene({"example.org/owner": "ann"})
+    assert await scene.look() == {"example.org/owner": "ann"}
+    scene.reserve()
+    assert await scene.look() == {"example.org/owner": "ann", **ALL}
+    assert scene.api.asked[0].body["metadata"]["uid"] == "uid-node-a"
+    scene.see()
+    scene.release()
+    assert await scene.look() == {"example.org/owner": "ann"}
+    scene.see()
+    await scene.look()
+    assert len(scene.api.asked) == 2
 
 
 async def test_the_answer_to_a_write_counts_before_the_watch_shows_it() -> None:
-    ground = Ground()
-    ground.reserve()
-    await ground.look()
-    await ground.look()
-    assert len(ground.api.asked) == 1
-    ground.release()
-    assert await ground.look() == {}
+    scene = Scene()
+    scene.reserve()
+    await scene.look()
+    await scene.look()
+    assert len(scene.api.asked) == 1
+    scene.release()
+    assert await scene.look() == {}
 
 
 async def test_another_value_is_left_alone_and_the_other_autoscaler_is_told() -> None:
-    ground = Ground({CLUSTER_AUTOSCALER: "false"})
-    ground.reserve()
+    scene = Scene({CLUSTER_AUTOSCALER: "false"})
+    scene.reserve()
     told = {CLUSTER_AUTOSCALER: "false", KARPENTER: "true", PROTECTED: "true"}
-    assert await ground.look() == told
-    ground.see()
-    ground.release()
-    assert await ground.look() == {CLUSTER_AUTOSCALER: "false"}
+    assert await scene.look() == told
+    scene.see()
+    scene.release()
+    assert await scene.look() == {CLUSTER_AUTOSCALER: "false"}
 
 
 async def test_a_value_that_somebody_else_wrote_before_stays_afterwards() -> None:
-    ground = Ground({KARPENTER: "true"})
-    ground.reserve()
-    assert await ground.look() == ALL
-    ground.see()
-    ground.release()
-    assert await ground.look() == {KARPENTER: "true"}
+    scene = Scene({KARPENTER: "true"})
+    scene.reserve()
+    assert await scene.look() == ALL
+    scene.see()
+    scene.release()
+    assert await scene.look() == {KARPENTER: "true"}
 
 
 async def test_a_value_that_somebody_else_changes_meanwhile_is_left_alone() -> None:
-    ground = Ground()
-    ground.reserve()
-    await ground.look()
-    ground.api.edit(PATH, {"metadata": {"annotations": {KARPENTER: "false"}}})
-    ground.see()
-    await ground.look()
-    assert len(ground.api.asked) == 1
+    scene = Scene()
+    scene.reserve()
+    await scene.look()
+    scene.api.edit(PATH, {"metadata": {"annotations": {KARPENTER: "false"}}})
+    scene.see()
+    await scene.look()
+    assert len(scene.api.asked) == 1
 
 
 async def test_a_race_with_another_writer_is_lost_and_decided_by_the_newer_version() -> None:
-    ground = Ground()
-    ground.reserve()
-    ground.api.edit(PATH, {"metadata": {"annotations": {KARPENTER: "false"}}})  # the watch is behind
-    assert await ground.look() == {KARPENTER: "false"}
-    ground.see()
-    assert await ground.look() == {KARPENTER: "false", CLUSTER_AUTOSCALER: "true", PROTECTED: "true"}
+    scene = Scene()
+    scene.reserve()
+    scene.api.edit(PATH, {"metadata": {"annotations": {KARPENTER: "false"}}})  # the watch is behind
+    assert await scene.look() == {KARPENTER: "false"}
+    scene.see()
+    assert await scene.look() == {KARPENTER: "false", CLUSTER_AUTOSCALER: "true", PROTECTED: "true"}
 
 
 async def test_an_annotation_that_somebody_removes_is_written_again() -> None:
-    ground = Ground()
-    ground.reserve()
-    await ground.look()
-    ground.api.edit(PATH, {"metadata": {"annotations": {KARPENTER: None}}})
-    ground.see()
-    assert await ground.look() == ALL
+    scene = Scene()
+    scene.reserve()
+    await scene.look()
+    scene.api.edit(PATH, {"metadata": {"annotations": {KARPENTER: None}}})
+    scene.see()
+    assert await scene.look() == ALL
 
 
 async def test_the_next_process_removes_annotations_of_an_earlier_one_even_if_it_protects_nothing() -> None:
-    ground = Ground()
-    ground.reserve()
-    await ground.look()
-    ground.see()
-    context = replace(ground.shell.context, client=ground.api)
-    ground.protection = NodeProtection(
-        context, ground.shell.ledger, ground.shell.decider.columns, enabled=False
-    )
-    assert await ground.look() == {}
+    scene = Scene()
+    scene.reserve()
+    await scene.look()
+    scene.see()
+    context = replace(scene.shell.context, client=scene.api)
+    scene.protection = NodeProtection(context, scene.shell.ledger, scene.shell.decider.columns, enabled=False)
+    assert await scene.look() == {}
 
 
 @pytest.mark.parametrize(
     ("fields", "kept"), [({"weight": 1}, False), ({"autoscaling": "RequestNodes"}, True)]
 )
 async def test_the_quota_of_the_namespace_decides(fields: dict[str, Any], kept: bool) -> None:
-    ground = Ground()
-    ground.reserve()
-    await ground.look()
-    ground.see()
-    ground.allow(**fields)
-    assert await ground.look() == (ALL if kept else {})
+    scene = Scene()
+    scene.reserve()
+    await scene.look()
+    scene.see()
+    scene.allow(**fields)
+    assert await scene.look() == (ALL if kept else {})
 
 
 async def test_a_node_that_is_gone_is_not_written() -> None:
-    ground = Ground()
-    ground.reserve()
-    known = decode_node(encode(ground.api.objects[PATH]))
-    ground.shell.event_handlers.nodes.remove(known)
-    await ground.look()
-    assert ground.api.asked == []
+    scene = Scene()
+    scene.reserve()
+    known = decode_node(encode(scene.api.objects[PATH]))
+    scene.shell.event_handlers.nodes.remove(known)
+    await scene.look()
+    assert scene.api.asked == []
 
 
 async def test_another_node_of_the_same_name_gets_nothing_that_was_meant_for_the_last_one() -> None:
-    ground = Ground()
-    ground.reserve()
-    ground.api.gate.clear()
-    await ground.protection.look()
+    scene = Scene()
+    scene.reserve()
+    scene.api.gate.clear()
+    await scene.protection.look()
     await turns()
-    await ground.protection.look()  # one write of a node is under way at most
-    ground.api.edit(PATH, {"metadata": {"uid": "another"}})
-    ground.api.gate.set()
-    await ground.shell.settle()
-    assert len(ground.api.asked) == 1
-    assert ground.api.objects[PATH]["metadata"]["annotations"] == {}
+    await scene.protection.look()  # one write of a node is under way at most
+    scene.api.edit(PATH, {"metadata": {"uid": "another"}})
+    scene.api.gate.set()
+    await scene.shell.settle()
+    assert len(scene.api.asked) == 1
+    assert scene.api.objects[PATH]["metadata"]["annotations"] == {}
 
 
-@pytest.mark.usefixtures("naps")
+@pytest.mark.usefixtures("sleeps")
 async def test_the_first_look_waits_until_all_objects_are_known() -> None:
-    ground = Ground()
-    ground.reserve()
+    scene = Scene()
+    scene.reserve()
     started = asyncio.Event()
-    running = asyncio.create_task(ground.protection.run(started))
+    running = asyncio.create_task(scene.protection.run(started))
     await turns()
-    assert ground.api.asked == []
+    assert scene.api.asked == []
     started.set()
     await turns()
     running.cancel()
     await asyncio.wait([running])
-    assert len(ground.api.asked) == 1
+    assert len(scene.api.asked) == 1

@@ -27,7 +27,7 @@ from unit.scheduler.machinery import Shell, turns
 EXPIRED = ended("Expired", "Expired", "the time is over")
 
 
-class Works:
+class Scene:
     """A controller, and the API server."""
 
     def __init__(self) -> None:
@@ -85,137 +85,137 @@ class Works:
 
 
 @pytest.fixture
-async def works() -> AsyncIterator[Works]:
-    made = Works()
+async def scene() -> AsyncIterator[Scene]:
+    made = Scene()
     async with made.open():
         yield made
 
 
-async def test_a_request_gets_a_group_and_is_accepted(works: Works) -> None:
-    await works.ask()
-    made = works.api.objects[works.group_path]
+async def test_a_request_gets_a_group_and_is_accepted(scene: Scene) -> None:
+    await scene.ask()
+    made = scene.api.objects[scene.group_path]
     assert made["spec"]["members"][0]["count"] == 2
-    assert conditions(works.status) == {"Accepted": "True", "Provisioned": "False"}
-    await works.see()
-    assert works.api.verbs.count("POST") == 1
+    assert conditions(scene.status) == {"Accepted": "True", "Provisioned": "False"}
+    await scene.see()
+    assert scene.api.verbs.count("POST") == 1
 
 
-async def test_a_request_is_provisioned_when_its_group_is_active(works: Works) -> None:
-    await works.ask()
-    await works.decide(ACTIVE)
-    assert conditions(works.status) == {"Accepted": "True", "Provisioned": "True"}
+async def test_a_request_is_provisioned_when_its_group_is_active(scene: Scene) -> None:
+    await scene.ask()
+    await scene.decide(ACTIVE)
+    assert conditions(scene.status) == {"Accepted": "True", "Provisioned": "True"}
 
 
-async def test_a_request_of_another_class_is_left_alone(works: Works) -> None:
-    await works.ask(class_name="check-capacity.autoscaling.x-k8s.io")
-    assert works.api.asked == []
-    assert works.status == {}
+async def test_a_request_of_another_class_is_left_alone(scene: Scene) -> None:
+    await scene.ask(class_name="check-capacity.autoscaling.x-k8s.io")
+    assert scene.api.asked == []
+    assert scene.status == {}
 
 
-async def test_the_group_is_deleted_after_the_final_condition_is_stored(works: Works) -> None:
-    await works.ask()
-    await works.decide(ACTIVE)
-    path = works.group_path
-    await works.decide(EXPIRED)
-    assert conditions(works.status)["BookingExpired"] == "True"
-    assert path not in works.api.objects
-    assert works.api.verbs[-2:] == ["PUT", "DELETE"]
+async def test_the_group_is_deleted_after_the_final_condition_is_stored(scene: Scene) -> None:
+    await scene.ask()
+    await scene.decide(ACTIVE)
+    path = scene.group_path
+    await scene.decide(EXPIRED)
+    assert conditions(scene.status)["BookingExpired"] == "True"
+    assert path not in scene.api.objects
+    assert scene.api.verbs[-2:] == ["PUT", "DELETE"]
 
 
 async def test_a_group_that_is_deleted_by_hand_is_made_again_unless_its_capacity_was_promised(
-    works: Works,
+    scene: Scene,
 ) -> None:
-    await works.ask()
-    await works.decide(ended("Pending", "InsufficientCapacity", "no capacity"))
-    await works.lose_group()
-    assert works.api.verbs.count("POST") == 2
-    await works.decide(ACTIVE)
-    await works.lose_group()
-    assert conditions(works.status)["CapacityRevoked"] == "True"
-    assert works.api.verbs.count("POST") == 2
+    await scene.ask()
+    await scene.decide(ended("Pending", "InsufficientCapacity", "no capacity"))
+    await scene.lose_group()
+    assert scene.api.verbs.count("POST") == 2
+    await scene.decide(ACTIVE)
+    await scene.lose_group()
+    assert conditions(scene.status)["CapacityRevoked"] == "True"
+    assert scene.api.verbs.count("POST") == 2
 
 
-async def test_a_group_that_no_watch_shows_is_asked_for_again_later(works: Works) -> None:
-    await works.ask()
-    del works.api.objects[works.group_path]  # no watch has shown it, and none shows its end
-    works.clock.advance(11)
-    await works.see()
-    assert works.group_path in works.api.objects
+async def test_a_group_that_no_watch_shows_is_asked_for_again_later(scene: Scene) -> None:
+    await scene.ask()
+    del scene.api.objects[scene.group_path]  # no watch has shown it, and none shows its end
+    scene.clock.advance(11)
+    await scene.see()
+    assert scene.group_path in scene.api.objects
 
 
-async def test_a_bad_parameter_fails_the_request_without_a_group(works: Works) -> None:
-    await works.ask(parameters={"ttlSeconds": "soon"})
-    assert conditions(works.status)["Failed"] == "True"
-    assert 'spec.parameters.ttlSeconds: "soon"' in works.message("Failed")
-    assert "POST" not in works.api.verbs
+async def test_a_bad_parameter_fails_the_request_without_a_group(scene: Scene) -> None:
+    await scene.ask(parameters={"ttlSeconds": "soon"})
+    assert conditions(scene.status)["Failed"] == "True"
+    assert 'spec.parameters.ttlSeconds: "soon"' in scene.message("Failed")
+    assert "POST" not in scene.api.verbs
 
 
-async def test_a_missing_template_fails_the_request_by_name(works: Works) -> None:
-    await works.ask(pod_sets={"template": 1, "absent": 1})
+async def test_a_missing_template_fails_the_request_by_name(scene: Scene) -> None:
+    await scene.ask(pod_sets={"template": 1, "absent": 1})
     expected = 'spec.podSets[1].podTemplateRef.name: "absent": should name a PodTemplate of the namespace'
-    assert works.message("Failed") == expected
+    assert scene.message("Failed") == expected
 
 
 @pytest.mark.parametrize("stored", [{}, {"template": None}, {"template": {"spec": {"containers": []}}}])
-async def test_a_template_without_containers_fails_the_request(works: Works, stored: Json) -> None:
-    works.api.objects[template_path()] = stored
-    await works.ask()
-    assert works.message("Failed").endswith('"template": should name a PodTemplate with containers')
+async def test_a_template_without_containers_fails_the_request(scene: Scene, stored: Json) -> None:
+    scene.api.objects[template_path()] = stored
+    await scene.ask()
+    assert scene.message("Failed").endswith('"template": should name a PodTemplate with containers')
 
 
-async def test_a_refused_group_fails_the_request_with_the_words_of_the_api_server(works: Works) -> None:
-    works.api.refuses["POST"] = Invalid("spec.members: at most 256", status=422)
-    await works.ask(pod_sets={"template": 257})
-    assert works.message("Failed") == "the ReservationGroup is refused: spec.members: at most 256"
+async def test_a_refused_group_fails_the_request_with_the_words_of_the_api_server(scene: Scene) -> None:
+    scene.api.refuses["POST"] = Invalid("spec.members: at most 256", status=422)
+    await scene.ask(pod_sets={"template": 257})
+    assert scene.message("Failed") == "the ReservationGroup is refused: spec.members: at most 256"
 
 
-async def test_a_forbidden_group_is_tried_again_and_the_status_says_why(works: Works) -> None:
-    works.api.refuses["POST"] = Forbidden("exceeded quota", status=403)
-    await works.ask()
-    assert conditions(works.status) == {"Accepted": "True", "Provisioned": "False"}
-    assert "exceeded quota" in works.message("Provisioned")
-    del works.api.refuses["POST"]
+async def test_a_forbidden_group_is_tried_again_and_the_status_says_why(scene: Scene) -> None:
+    scene.api.refuses["POST"] = Forbidden("exceeded quota", status=403)
+    await scene.ask()
+    assert conditions(scene.status) == {"Accepted": "True", "Provisioned": "False"}
+    assert "exceeded quota" in scene.message("Provisioned")
+    del scene.api.refuses["POST"]
     for _ in range(100):
         await asyncio.sleep(0.01)
-        if works.group_path in works.api.objects:
+        if scene.group_path in scene.api.objects:
             break
-    assert works.group_path in works.api.objects
+    assert scene.group_path in scene.api.objects
 
 
-async def test_a_creation_with_a_lost_answer_is_not_repeated_for_ever(works: Works) -> None:
-    works.api.objects[PATH] = request_json()
-    works.api.objects[works.group_path] = {"metadata": {"name": "there", "uid": "u", "resourceVersion": "1"}}
-    await works.see()
-    assert works.api.verbs.count("POST") == 1
-    assert "can't be created" not in works.message("Provisioned")
+async def test_a_creation_with_a_lost_answer_is_not_repeated_for_ever(scene: Scene) -> None:
+    scene.api.objects[PATH] = request_json()
+    scene.api.objects[scene.group_path] = {"metadata": {"name": "there", "uid": "u", "resourceVersion": "1"}}
+    await scene.see()
+    assert scene.api.verbs.count("POST") == 1
+    assert "can't be created" not in scene.message("Provisioned")
 
 
-async def test_a_status_that_the_api_server_refuses_for_a_moment_is_written_again(works: Works) -> None:
-    works.api.refuses["PUT"] = ServerError("etcd is away", status=500)
-    await works.ask()
-    assert works.status == {}
-    del works.api.refuses["PUT"]
+async def test_a_status_that_the_api_server_refuses_for_a_moment_is_written_again(scene: Scene) -> None:
+    scene.api.refuses["PUT"] = ServerError("etcd is away", status=500)
+    await scene.ask()
+    assert scene.status == {}
+    del scene.api.refuses["PUT"]
     for _ in range(100):
         await asyncio.sleep(0.01)
-        if works.status:
+        if scene.status:
             break
-    assert conditions(works.status) == {"Accepted": "True", "Provisioned": "False"}
+    assert conditions(scene.status) == {"Accepted": "True", "Provisioned": "False"}
 
 
-async def test_a_group_with_the_name_and_another_owner_does_not_count(works: Works) -> None:
-    await works.ask()
-    forged = json_of(works)
+async def test_a_group_with_the_name_and_another_owner_does_not_count(scene: Scene) -> None:
+    await scene.ask()
+    forged = json_of(scene)
     forged["metadata"]["ownerReferences"][0]["uid"] = "uid-forged"
-    works.controller.groups.upsert(None, decode_group(encode(forged | {"status": ACTIVE})))
-    await works.see()
-    assert conditions(works.status)["Provisioned"] == "False"
+    scene.controller.groups.upsert(None, decode_group(encode(forged | {"status": ACTIVE})))
+    await scene.see()
+    assert conditions(scene.status)["Provisioned"] == "False"
 
 
-async def test_the_next_process_goes_on_where_the_former_one_ended(works: Works) -> None:
-    await works.ask()
-    await works.decide(ACTIVE)
-    stored = works.api.objects
-    following = Works()
+async def test_the_next_process_goes_on_where_the_former_one_ended(scene: Scene) -> None:
+    await scene.ask()
+    await scene.decide(ACTIVE)
+    stored = scene.api.objects
+    following = Scene()
     following.api.objects = stored
     following.controller.groups.upsert(None, decode_group(encode(stored[following.group_path])))
     async with following.open():
@@ -227,15 +227,15 @@ async def test_the_next_process_goes_on_where_the_former_one_ended(works: Works)
 
 async def test_nothing_is_concluded_before_all_groups_are_known() -> None:
     """Check that a promised capacity is not revoked because the watch of groups is late."""
-    works = Works()
-    works.controller.groups.listed.clear()
-    async with works.open():
-        await works.ask(status=promised())
-        assert works.api.asked == []
+    scene = Scene()
+    scene.controller.groups.listed.clear()
+    async with scene.open():
+        await scene.ask(status=promised())
+        assert scene.api.asked == []
 
 
-def json_of(works: Works) -> Json:
-    stored = works.api.objects[works.group_path]
+def json_of(scene: Scene) -> Json:
+    stored = scene.api.objects[scene.group_path]
     metadata = stored["metadata"] | {"ownerReferences": [dict(stored["metadata"]["ownerReferences"][0])]}
     return stored | {"metadata": metadata}
 
@@ -245,9 +245,9 @@ def promised() -> Json:
     return {"conditions": [{"type": "Provisioned", "status": "True", **given}]}
 
 
-async def test_a_deleted_request_is_forgotten(works: Works) -> None:
-    await works.ask()
-    works.controller.remove(decode_request(encode(works.api.objects[PATH])))
-    await works.decide(ACTIVE)
-    assert conditions(works.status)["Provisioned"] == "False"
-    assert works.api.objects[works.group_path]["metadata"]["namespace"] == NAMESPACE
+async def test_a_deleted_request_is_forgotten(scene: Scene) -> None:
+    await scene.ask()
+    scene.controller.remove(decode_request(encode(scene.api.objects[PATH])))
+    await scene.decide(ACTIVE)
+    assert conditions(scene.status)["Provisioned"] == "False"
+    assert scene.api.objects[scene.group_path]["metadata"]["namespace"] == NAMESPACE

@@ -185,7 +185,7 @@ async def test_a_binding_that_is_made_after_the_check_for_it_is_not_given_up(
 
 
 async def test_a_binding_is_given_up_when_the_api_server_can_no_longer_carry_it_out(
-    shell: Shell, naps: list[float]
+    shell: Shell, sleeps: list[float]
 ) -> None:
     shell.api.fails(LOST)
     shell.api.refuses["POST"] = Forbidden("not now", status=403)
@@ -215,15 +215,15 @@ async def test_another_pod_of_the_same_name_does_not_count_as_the_bound_one(shel
 
 
 async def test_the_capacity_stays_in_use_until_the_outcome_of_the_binding_is_known(
-    shell: Shell, naps: list[float]
+    shell: Shell, sleeps: list[float]
 ) -> None:
     shell.api.loses(LOST)
     shell.api.fails(Unreachable("refused"), TooManyRequests("slow down", retry_after=7.0))
     await bind(shell)
 
     assert shell.api.verbs == ["POST", "GET", "GET", "GET"]
-    assert 0.05 <= naps[0] <= 0.1
-    assert naps[1] == 7.0
+    assert 0.05 <= sleeps[0] <= 0.1
+    assert sleeps[1] == 7.0
     assert bound(shell)
 
 

@@ -141,7 +141,7 @@ async def test_a_nomination_that_cannot_be_removed_stays() -> None:
     assert shell.api.objects[pod_path()]["status"]["nominatedNodeName"] == "node-a"
 
 
-@pytest.mark.usefixtures("naps")
+@pytest.mark.usefixtures("sleeps")
 async def test_a_victim_that_is_gone_gets_no_event() -> None:
     shell = crowded()
     del shell.api.objects[pod_path("low")]
@@ -152,7 +152,7 @@ async def test_a_victim_that_is_gone_gets_no_event() -> None:
     assert shell.metric("tidelock_api_write_errors_total", write="eviction", reason="NotFound") is None
 
 
-@pytest.mark.usefixtures("naps")
+@pytest.mark.usefixtures("sleeps")
 async def test_another_pod_with_the_name_of_a_victim_is_not_deleted() -> None:
     shell = crowded()
     shell.api.objects[pod_path("low")]["metadata"]["uid"] = "another"
@@ -162,7 +162,7 @@ async def test_another_pod_with_the_name_of_a_victim_is_not_deleted() -> None:
     assert "Preempted" not in shell.recorder.reasons
 
 
-async def test_a_failed_eviction_is_retried(naps: list[float]) -> None:
+async def test_a_failed_eviction_is_retried(sleeps: list[float]) -> None:
     shell = crowded()
     await shell.settle()
     shell.api.fails(ServerError("etcd is down", status=500), ServerError("still", status=500))
@@ -170,7 +170,7 @@ async def test_a_failed_eviction_is_retried(naps: list[float]) -> None:
 
     assert pod_path("low") not in shell.api.objects
     assert shell.recorder.reasons.count("Preempted") == 1
-    assert len(naps) == 2
+    assert len(sleeps) == 2
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ async def test_a_failed_eviction_is_retried(naps: list[float]) -> None:
     ids=["refused", "in vain"],
 )
 async def test_a_pod_chooses_victims_again_after_an_eviction_has_failed_for_good(
-    naps: list[float], errors: list[Any], verbs: list[str]
+    sleeps: list[float], errors: list[Any], verbs: list[str]
 ) -> None:
     shell = crowded()
     await shell.settle()
@@ -191,8 +191,8 @@ async def test_a_pod_chooses_victims_again_after_an_eviction_has_failed_for_good
     await evict(shell)
 
     assert shell.api.verbs == verbs
-    assert naps[-1] == AGAIN
-    assert len(naps) == len(verbs)
+    assert sleeps[-1] == AGAIN
+    assert len(sleeps) == len(verbs)
     assert "Preempted" not in shell.recorder.reasons
     assert shell.cache.evicting == set()
     shell.clock.advance(10)
@@ -222,7 +222,7 @@ async def crowded_by_a_reservation() -> Shell:
     ids=["conflict", "not found", "forbidden", "too many requests"],
 )
 async def test_a_reservation_chooses_victims_again_after_a_pause_if_an_eviction_has_failed_for_good(
-    naps: list[float], errors: list[Any]
+    sleeps: list[float], errors: list[Any]
 ) -> None:
     """Regression: after a conflict the reservation stayed nominated for ever.
 
@@ -232,23 +232,23 @@ async def test_a_reservation_chooses_victims_again_after_a_pause_if_an_eviction_
     shell.api.fails(*errors)
     await evict(shell)
     assert shell.cache.evicting == set()
-    assert naps[-1] == AGAIN
+    assert sleeps[-1] == AGAIN
 
     shell.step()
     await evict(shell)
     assert pod_path("low") not in shell.api.objects
 
 
-async def test_an_eviction_that_conflicts_with_another_write_is_retried(naps: list[float]) -> None:
+async def test_an_eviction_that_conflicts_with_another_write_is_retried(sleeps: list[float]) -> None:
     shell = await crowded_by_a_reservation()
     shell.api.fails(Conflict("the object has been modified", status=409))
     await evict(shell)
 
     assert pod_path("low") not in shell.api.objects
-    assert AGAIN not in naps
+    assert AGAIN not in sleeps
 
 
-async def test_a_victim_that_terminates_after_a_conflict_is_not_deleted_again(naps: list[float]) -> None:
+async def test_a_victim_that_terminates_after_a_conflict_is_not_deleted_again(sleeps: list[float]) -> None:
     shell = await crowded_by_a_reservation()
     shell.api.fails(Conflict("the object has been modified", status=409))
     shell.evict()
@@ -257,7 +257,7 @@ async def test_a_victim_that_terminates_after_a_conflict_is_not_deleted_again(na
     await shell.settle()
 
     assert [method for method, _, _ in asked(shell, "low")] == ["PATCH"]
-    assert AGAIN not in naps
+    assert AGAIN not in sleeps
 
 
 async def test_a_victim_that_waits_for_its_permit_is_rejected_and_not_deleted(

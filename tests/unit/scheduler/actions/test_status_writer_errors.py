@@ -100,7 +100,7 @@ async def test_a_response_for_an_object_that_was_removed_in_the_meantime_is_igno
     assert KEY not in shell.ledger.entries
 
 
-async def test_a_failed_write_is_repeated_with_growing_pauses(naps: list[float]) -> None:
+async def test_a_failed_write_is_repeated_with_growing_pauses(sleeps: list[float]) -> None:
     shell = await active()
     shell.api.fails(*(ServerError("etcd is down", status=500) for _ in range(9)))
     await shell.publish()
@@ -108,20 +108,20 @@ async def test_a_failed_write_is_repeated_with_growing_pauses(naps: list[float])
     assert len(shell.api.asked) == 10
     assert shell.stored_status()["phase"] == "Active"
     ceilings = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
-    assert all(ceiling / 2 <= pause <= ceiling for pause, ceiling in zip(naps, ceilings, strict=True))
+    assert all(ceiling / 2 <= pause <= ceiling for pause, ceiling in zip(sleeps, ceilings, strict=True))
     assert shell.metric("tidelock_api_write_errors_total", write="reservation", reason="ServerError") == 9
 
 
-async def test_a_retry_waits_for_as_long_as_the_server_asks(naps: list[float]) -> None:
+async def test_a_retry_waits_for_as_long_as_the_server_asks(sleeps: list[float]) -> None:
     shell = await active()
     shell.api.fails(TooManyRequests("slow down", status=429, retry_after=3.0))
     await shell.publish()
 
-    assert naps == [3.0]
+    assert sleeps == [3.0]
 
 
 async def test_a_forbidden_write_is_retried_as_roles_may_be_created_late(
-    naps: list[float], caplog: pytest.LogCaptureFixture
+    sleeps: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     shell = await active()
     shell.api.fails(Forbidden("no", status=403))
@@ -132,7 +132,7 @@ async def test_a_forbidden_write_is_retried_as_roles_may_be_created_late(
 
 
 async def test_a_status_with_a_lost_response_is_not_written_again_once_the_watch_has_delivered_it(
-    naps: list[float],
+    sleeps: list[float],
 ) -> None:
     shell = await active()
     shell.api.loses(Unreachable("time-out", outcome_unknown=True))

@@ -101,7 +101,7 @@ async def test_a_retained_reservation_is_deleted_later_if_the_clock_is_set_back(
     assert shell.api.verbs == ["PUT", "DELETE"]
 
 
-async def test_a_failed_deletion_is_repeated_without_the_status(naps: list[float]) -> None:
+async def test_a_failed_deletion_is_repeated_without_the_status(sleeps: list[float]) -> None:
     shell = await stored()
     shell.add(pod(node_name="node-a"))
     shell.answer()
@@ -109,7 +109,7 @@ async def test_a_failed_deletion_is_repeated_without_the_status(naps: list[float
     await shell.publish()
 
     assert shell.api.verbs == ["DELETE", "DELETE"]
-    assert len(naps) == 1
+    assert len(sleeps) == 1
 
 
 async def test_an_edit_that_arrives_while_the_last_status_is_written_keeps_the_reservation() -> None:

@@ -14,7 +14,7 @@ from unit.scheduler.machinery import Shell, turns
 PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
 
 
-class Office:
+class Scene:
     """A scheduler and a quota controller."""
 
     def __init__(self) -> None:
@@ -38,101 +38,101 @@ class Office:
 
 
 async def test_the_used_amount_is_written_once() -> None:
-    office = Office()
-    office.store_quota(hard={"cpu": "3"})
-    office.shell.reservation()
-    office.shell.step()
-    await office.report()
+    scene = Scene()
+    scene.store_quota(hard={"cpu": "3"})
+    scene.shell.reservation()
+    scene.shell.step()
+    await scene.report()
 
-    (asked,) = office.shell.api.asked
+    (asked,) = scene.shell.api.asked
     assert (asked.method, asked.path) == ("PUT", f"{PATH}/status")
     assert asked.body["metadata"]["resourceVersion"] == "7"
     assert asked.body["status"]["used"] == {"cpu": "1"}
-    office.see_quota(office.shell.api.objects[PATH])
-    await office.report()
-    assert len(office.shell.api.asked) == 1
+    scene.see_quota(scene.shell.api.objects[PATH])
+    await scene.report()
+    assert len(scene.shell.api.asked) == 1
 
 
-@pytest.mark.usefixtures("naps")
+@pytest.mark.usefixtures("sleeps")
 async def test_a_failed_write_is_retried_and_a_conflicting_one_is_not() -> None:
-    office = Office()
-    office.store_quota(hard={"cpu": "3"})
-    office.shell.api.fails(ServerError("no", status=500), Conflict("old", status=409))
-    await office.report()
-    await office.report()
-    assert office.shell.api.verbs == ["PUT", "PUT"]
+    scene = Scene()
+    scene.store_quota(hard={"cpu": "3"})
+    scene.shell.api.fails(ServerError("no", status=500), Conflict("old", status=409))
+    await scene.report()
+    await scene.report()
+    assert scene.shell.api.verbs == ["PUT", "PUT"]
 
 
-async def test_a_status_that_is_refused_is_written_with_growing_pauses(naps: list[float]) -> None:
-    office = Office()
-    office.store_quota(hard={"cpu": "3"})
-    office.shell.api.fails(*[Invalid("no", status=422) for _ in range(30)])
-    await office.report()
-    assert len(naps) == 30
-    assert sum(naps[:10]) > 30
-    assert min(naps[-5:]) >= 30
+async def test_a_status_that_is_refused_is_written_with_growing_pauses(sleeps: list[float]) -> None:
+    scene = Scene()
+    scene.store_quota(hard={"cpu": "3"})
+    scene.shell.api.fails(*[Invalid("no", status=422) for _ in range(30)])
+    await scene.report()
+    assert len(sleeps) == 30
+    assert sum(sleeps[:10]) > 30
+    assert min(sleeps[-5:]) >= 30
 
 
 async def test_the_response_to_a_write_is_known_before_the_watch_delivers_it() -> None:
     """Regression: the same status was written again, in the version that the first write had replaced."""
-    office = Office()
-    office.store_quota(hard={"cpu": "3"})
-    await office.report()
-    office.shell.reservation()
-    office.shell.step()
-    await office.report()
-    assert [asked.body["metadata"]["resourceVersion"] for asked in office.shell.api.asked] == ["7", "8"]
-    assert office.shell.api.objects[PATH]["status"]["used"] == {"cpu": "1"}
+    scene = Scene()
+    scene.store_quota(hard={"cpu": "3"})
+    await scene.report()
+    scene.shell.reservation()
+    scene.shell.step()
+    await scene.report()
+    assert [asked.body["metadata"]["resourceVersion"] for asked in scene.shell.api.asked] == ["7", "8"]
+    assert scene.shell.api.objects[PATH]["status"]["used"] == {"cpu": "1"}
 
 
 async def test_a_quota_that_is_deleted_while_its_status_is_refused_is_not_written_again() -> None:
-    office = Office()
-    office.store_quota(hard={"cpu": "3"})
-    office.shell.api.fails(Invalid("no", status=422))
-    await office.reporter.flush()
+    scene = Scene()
+    scene.store_quota(hard={"cpu": "3"})
+    scene.shell.api.fails(Invalid("no", status=422))
+    await scene.reporter.flush()
     await turns()
-    assert office.shell.api.verbs == ["PUT"]
-    quotas = office.shell.decider.objects.reservation_quotas
+    assert scene.shell.api.verbs == ["PUT"]
+    quotas = scene.shell.decider.objects.reservation_quotas
     known = quotas.get("team", NAMESPACE)
     assert known is not None
     quotas.remove(known)
     async with asyncio.timeout(60):
-        while len(office.shell.tasks):  # noqa: ASYNC110 -- nothing signals it
+        while len(scene.shell.tasks):  # noqa: ASYNC110 -- nothing signals it
             await asyncio.sleep(0.01)
     for _ in range(2):
-        await office.report()
-    assert not office.shell.ledger.quotas.changed
-    assert office.shell.api.verbs == ["PUT"]
+        await scene.report()
+    assert not scene.shell.ledger.quotas.changed
+    assert scene.shell.api.verbs == ["PUT"]
 
 
-@pytest.mark.usefixtures("naps")
+@pytest.mark.usefixtures("sleeps")
 async def test_the_controller_starts_writing_when_all_objects_are_known() -> None:
-    office = Office()
+    scene = Scene()
     started = asyncio.Event()
-    running = asyncio.create_task(office.reporter.run(started))
-    office.store_quota(hard={"cpu": "3"})
+    running = asyncio.create_task(scene.reporter.run(started))
+    scene.store_quota(hard={"cpu": "3"})
     await turns()
-    assert office.shell.api.asked == []
+    assert scene.shell.api.asked == []
     started.set()
     await turns()
     running.cancel()
     await asyncio.wait([running])
-    assert office.shell.api.verbs == ["PUT"]
+    assert scene.shell.api.verbs == ["PUT"]
 
 
 async def test_a_fault_of_the_operator_is_reported_in_the_status_of_the_quota(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    office = Office()
-    office.store_quota(hard={"cpu": "3"})
+    scene = Scene()
+    scene.store_quota(hard={"cpu": "3"})
     monkeypatch.setattr("tidelock.scheduler.controllers.quotas.render_quota", lambda *_: 1 / 0)
-    await office.report()
-    status = office.shell.api.objects[PATH]["status"]
+    await scene.report()
+    status = scene.shell.api.objects[PATH]["status"]
     assert [each["reason"] for each in status["conditions"]] == ["InternalError"] * 2
     assert status["hard"] == {"gpu": "1"}  # the other fields of the status stay
     monkeypatch.undo()
-    office.see_quota(office.shell.api.objects[PATH])
-    office.shell.clock.advance(2)
-    await office.report()
-    assert office.shell.api.objects[PATH]["status"]["conditions"][0]["reason"] == "Enforced"
-    assert office.shell.isolation.faults == ["status shop/team: division by zero"]
+    scene.see_quota(scene.shell.api.objects[PATH])
+    scene.shell.clock.advance(2)
+    await scene.report()
+    assert scene.shell.api.objects[PATH]["status"]["conditions"][0]["reason"] == "Enforced"
+    assert scene.shell.isolation.faults == ["status shop/team: division by zero"]

@@ -37,17 +37,17 @@ def quote(**spec: Any) -> Quote:
     return decode_quote(encode(quote_json(**spec)))
 
 
-class Office:
+class Scene:
     """A scheduler and a quote controller."""
 
     def __init__(self) -> None:
         self.shell = Shell(node("node-a", cpu="4"))
         shell = self.shell
-        self.desk = QuoteController(shell.context, shell.decider)
+        self.controller = QuoteController(shell.context, shell.decider)
 
     def ask(self, **spec: Any) -> None:
         self.shell.api.objects[PATH] = quote_json(**spec)
-        self.desk.upsert(None, quote(**spec))
+        self.controller.upsert(None, quote(**spec))
 
     @property
     def status(self) -> Json:
@@ -58,7 +58,7 @@ class Office:
     async def open(self) -> AsyncIterator[None]:
         started = asyncio.Event()
         started.set()
-        running = asyncio.create_task(self.desk.run(started))
+        running = asyncio.create_task(self.controller.run(started))
         await turns(20)
         yield
         running.cancel()
@@ -66,85 +66,85 @@ class Office:
 
 
 async def test_a_quote_is_answered_once() -> None:
-    office = Office()
-    office.ask()
-    async with office.open():
-        office.desk.upsert(None, quote())  # the watch is late
+    scene = Scene()
+    scene.ask()
+    async with scene.open():
+        scene.controller.upsert(None, quote())  # the watch is late
         await turns(20)
-    assert office.shell.api.verbs == ["PUT"]
-    assert (office.status["nodeName"], office.status["count"]) == ("node-a", 2)
-    assert office.status["fitsAt"] == office.status["answeredAt"]
+    assert scene.shell.api.verbs == ["PUT"]
+    assert (scene.status["nodeName"], scene.status["count"]) == ("node-a", 2)
+    assert scene.status["fitsAt"] == scene.status["answeredAt"]
 
 
 async def test_a_quote_lists_the_pods_and_reservations_in_its_way_and_its_earliest_start() -> None:
-    office = Office()
-    office.shell.add(pod("resident", node_name="node-a", requests={"cpu": "1"}))
-    office.shell.reservation(resources={"cpu": "2"})
-    office.shell.step()
-    office.ask()
-    async with office.open():
+    scene = Scene()
+    scene.shell.add(pod("resident", node_name="node-a", requests={"cpu": "1"}))
+    scene.shell.reservation(resources={"cpu": "2"})
+    scene.shell.step()
+    scene.ask()
+    async with scene.open():
         pass
-    blockers = office.status["blockers"]
+    blockers = scene.status["blockers"]
     assert blockers["reasons"] == [{"reason": "Insufficient cpu beside reservations", "nodes": 1}]
     assert (blockers["nodeName"], blockers["shortfall"]) == ("node-a", {"cpu": "1"})
     assert [each["name"] for each in blockers["pods"]] == ["resident"]
     (reservation,) = blockers["locks"]
     assert (reservation["name"], reservation["resources"]) == ("lock", {"cpu": "2"})
-    assert office.status["fitsAt"] == office.status["earliestStart"] == reservation["expiresAt"]
-    assert office.status["count"] == 0
+    assert scene.status["fitsAt"] == scene.status["earliestStart"] == reservation["expiresAt"]
+    assert scene.status["count"] == 0
 
 
 async def test_the_capacity_that_pods_use_has_no_known_end() -> None:
-    office = Office()
-    office.shell.add(pod("resident", node_name="node-a", requests={"cpu": "3"}))
-    office.ask()
-    async with office.open():
+    scene = Scene()
+    scene.shell.add(pod("resident", node_name="node-a", requests={"cpu": "3"}))
+    scene.ask()
+    async with scene.open():
         pass
-    assert "fitsAt" not in office.status
-    assert "earliestStart" not in office.status
-    assert office.status["blockers"]["locks"] == []
+    assert "fitsAt" not in scene.status
+    assert "earliestStart" not in scene.status
+    assert scene.status["blockers"]["locks"] == []
 
 
 async def test_the_deadline_of_a_pod_only_affects_the_earliest_start() -> None:
-    office = Office()
+    scene = Scene()
     requests = {"cpu": "3"}
     resident = pod("resident", requests=requests, node_name="node-a", created=NOW, activeDeadlineSeconds=300)
-    office.shell.add(resident)
-    office.ask()
-    async with office.open():
+    scene.shell.add(resident)
+    scene.ask()
+    async with scene.open():
         pass
-    assert "fitsAt" not in office.status
-    assert office.status["earliestStart"] > office.status["answeredAt"]
+    assert "fitsAt" not in scene.status
+    assert scene.status["earliestStart"] > scene.status["answeredAt"]
 
 
 async def test_a_quote_has_no_earliest_start_if_something_besides_capacity_is_missing() -> None:
-    office = Office()
-    office.ask(nodeSelector={"zone": "none"})
-    async with office.open():
+    scene = Scene()
+    scene.ask(nodeSelector={"zone": "none"})
+    async with scene.open():
         pass
-    assert "earliestStart" not in office.status
+    assert "earliestStart" not in scene.status
 
 
 async def test_a_quote_with_an_unreadable_spec_names_the_field() -> None:
-    office = Office()
-    office.ask(resources={"cpu": "two"})
-    async with office.open():
+    scene = Scene()
+    scene.ask(resources={"cpu": "two"})
+    async with scene.open():
         pass
-    conditions = {each["type"]: each for each in office.status["conditions"]}
+    conditions = {each["type"]: each for each in scene.status["conditions"]}
     assert conditions["Stalled"]["reason"] == "InvalidSpec"
     assert "spec.resources" in conditions["Feasible"]["message"]
 
 
 async def test_an_answered_quote_is_removed_when_its_time_is_over() -> None:
-    office = Office()
-    office.ask(ttlSeconds=60)
-    async with office.open():
-        answered = decode_quote(encode(office.shell.api.objects[PATH]))
-        office.shell.clock.advance(61)
-        office.desk.upsert(None, answered)
+    scene = Scene()
+    scene.ask(ttlSeconds=60)
+    async with scene.open():
+        answered = decode_quote(encode(scene.shell.api.objects[PATH]))
+        scene.shell.clock.advance(61)
+        scene.controller.upsert(None, answered)
         await turns(20)
-    assert office.shell.api.verbs == ["PUT", "DELETE"]
-    assert PATH not in office.shell.api.objects
+    assert scene.shell.api.verbs == ["PUT", "DELETE"]
+    assert PATH not in scene.shell.api.objects
 
 
 def hasten(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -160,12 +160,12 @@ def hasten(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def test_a_write_that_failed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    office, pauses = Office(), hasten(monkeypatch)
-    office.shell.api.fails(ServerError("no", status=500))
-    office.ask()
-    async with office.open():
+    scene, pauses = Scene(), hasten(monkeypatch)
+    scene.shell.api.fails(ServerError("no", status=500))
+    scene.ask()
+    async with scene.open():
         await turns(20)
-        assert office.shell.api.verbs == ["PUT", "PUT"]
+        assert scene.shell.api.verbs == ["PUT", "PUT"]
     assert len(pauses) == 1
 
 
@@ -173,24 +173,24 @@ async def test_a_status_that_is_refused_is_written_with_growing_pauses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Regression: a status that the API server refuses was written twelve times a second."""
-    office, pauses = Office(), hasten(monkeypatch)
-    office.shell.api.fails(*[Invalid("no", status=422) for _ in range(30)])
-    office.ask()
-    async with office.open():
+    scene, pauses = Scene(), hasten(monkeypatch)
+    scene.shell.api.fails(*[Invalid("no", status=422) for _ in range(30)])
+    scene.ask()
+    async with scene.open():
         await turns(400)
     assert len(pauses) == 30
     assert sum(pauses[:10]) > 30
     assert min(pauses[-5:]) >= 30
-    assert office.status["count"] == 2
+    assert scene.status["count"] == 2
 
 
 async def test_a_fault_of_the_operator_is_reported_in_the_status_of_the_quote_and_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Regression: the fault was only an event, and each change of the quote led to a retry at once."""
-    office = Office()
-    office.shell.isolation.pause = 0.01
-    judge, tries, judged = office.desk._judge, list[float](), asyncio.Event()
+    scene = Scene()
+    scene.shell.isolation.pause = 0.01
+    judge, tries, judged = scene.controller._judge, list[float](), asyncio.Event()
 
     def fails(asked: Quote, now: float) -> DryRunResult:
         tries.append(now)
@@ -199,39 +199,39 @@ async def test_a_fault_of_the_operator_is_reported_in_the_status_of_the_quote_an
         judged.set()
         return judge(asked, now)
 
-    monkeypatch.setattr(office.desk, "_judge", fails)
-    office.ask()
-    async with office.open():
-        office.desk.upsert(None, quote())
+    monkeypatch.setattr(scene.controller, "_judge", fails)
+    scene.ask()
+    async with scene.open():
+        scene.controller.upsert(None, quote())
         await turns(20)
         assert len(tries) == 1
-        ready, stalled = office.status["conditions"]
+        ready, stalled = scene.status["conditions"]
         assert (ready["type"], ready["reason"]) == ("Ready", "InternalError")
         assert (stalled["type"], stalled["status"]) == ("Stalled", "True")
         assert "a bug" in ready["message"]
-        assert "answeredAt" not in office.status
+        assert "answeredAt" not in scene.status
         async with asyncio.timeout(60):
             while not judged.is_set():
-                office.shell.clock.advance(office.shell.isolation.pause)
+                scene.shell.clock.advance(scene.shell.isolation.pause)
                 await asyncio.sleep(0.01)
         await turns(20)
-    assert "answeredAt" in office.status
-    assert office.shell.api.verbs == ["PUT", "PUT"]
-    assert office.status["nodeName"] == "node-a"
-    assert office.shell.isolation.faults == ["quote shop/ask: a bug"] * 2
+    assert "answeredAt" in scene.status
+    assert scene.shell.api.verbs == ["PUT", "PUT"]
+    assert scene.status["nodeName"] == "node-a"
+    assert scene.shell.isolation.faults == ["quote shop/ask: a bug"] * 2
 
 
 async def test_a_fault_of_a_plugin_is_reported_in_the_status_of_the_quote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Regression: the fault was not counted, and there was no event."""
-    office = Office()
-    office.shell.decider._dry_run._on_failure = office.shell.isolation.failed
-    fit = office.shell.decider.profile.plugins["NodeResourcesFit"]
+    scene = Scene()
+    scene.shell.decider._dry_run._on_failure = scene.shell.isolation.failed
+    fit = scene.shell.decider.profile.plugins["NodeResourcesFit"]
     monkeypatch.setattr(fit, "filter", lambda *_: 1 / 0)
-    office.ask()
-    async with office.open():
+    scene.ask()
+    async with scene.open():
         await turns(20)
-    assert [each["reason"] for each in office.status["conditions"]] == ["PluginFailed"] * 3
-    [fault] = office.shell.isolation.faults
+    assert [each["reason"] for each in scene.status["conditions"]] == ["PluginFailed"] * 3
+    [fault] = scene.shell.isolation.faults
     assert fault.startswith("quote shop/ask: ")

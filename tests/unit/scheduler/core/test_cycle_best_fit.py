@@ -318,7 +318,7 @@ async def asked(shell: Shell) -> None:
     await turns(30)
 
 
-@pytest.mark.usefixtures("naps")
+@pytest.mark.usefixtures("sleeps")
 async def test_a_claim_is_written_to_the_pod_before_the_reservation_ends() -> None:
     """Otherwise the next process would have the pod take another reservation."""
     shell = Shell(node("node-a", cpu="8"))
@@ -343,7 +343,7 @@ async def test_a_claim_that_the_pod_already_has_takes_precedence() -> None:
     assert phases(entries) == [CONSUMED, ACTIVE]
 
 
-@pytest.mark.usefixtures("naps")
+@pytest.mark.usefixtures("sleeps")
 async def test_a_claim_is_only_written_to_the_version_of_the_pod_that_was_read() -> None:
     shell = Shell(node("node-a", cpu="8"))
     entries = await seen_bound(shell)

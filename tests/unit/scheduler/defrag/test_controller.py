@@ -343,7 +343,9 @@ async def test_a_pod_is_evicted_through_the_eviction_api_and_gets_an_event() -> 
     assert {"MovePlanned", "Moving", "Admitted"} <= set(made.recorder.reasons)
 
 
-async def test_an_eviction_that_a_budget_forbids_is_retried_and_nothing_is_deleted(naps: list[float]) -> None:
+async def test_an_eviction_that_a_budget_forbids_is_retried_and_nothing_is_deleted(
+    sleeps: list[float],
+) -> None:
     made = shell()
     made.step()
     await made.publish()
@@ -352,7 +354,7 @@ async def test_an_eviction_that_a_budget_forbids_is_retried_and_nothing_is_delet
     made.api.fails(*[TooManyRequests("the budget is used up", status=429)] * 3)
     await carry_on(made)
     assert len(evictions(made)) == 4
-    assert len(naps) == 3
+    assert len(sleeps) == 3
     assert pod_path("a-0") not in made.api.objects
     assert "DELETE" not in made.api.verbs
 
@@ -379,7 +381,7 @@ async def test_a_pod_that_ends_by_itself_after_a_refused_eviction_does_not_count
 
 
 async def test_an_eviction_with_a_lost_response_counts(
-    naps: list[float], monkeypatch: pytest.MonkeyPatch
+    sleeps: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = shell()
     answers = iter((ServerError("no answer", status=504), NotFound("it is gone", status=404)))
@@ -394,7 +396,7 @@ async def test_an_eviction_with_a_lost_response_counts(
     monkeypatch.setattr(made.evictor, "_ask_to_evict", ask)
     await carry_on(made)
 
-    assert len(naps) == 2
+    assert len(sleeps) == 2
     assert made.stored_status()["moved"] == 1
 
 

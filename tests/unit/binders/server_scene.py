@@ -28,7 +28,7 @@ from unit.binders.cluster_store import SECRET, ClusterStore
 from unit.scheduler.machinery import Core
 
 
-class DoorScene:
+class ServerScene:
     """A node of two cores and a binder server. Pods arrive by the watch, or are read from the API server."""
 
     def __init__(self, schedulers: Keys) -> None:
@@ -42,12 +42,12 @@ class DoorScene:
         self.woken = asyncio.Event()
         with socket.create_server((HOST, 0)) as free:
             self.port = free.getsockname()[1]
-        self.keeper = CertificateRotator(self.api, Key("system", "tls"), (HOST,), SystemClock())
-        self.keeper.trust(schedulers.authority)
-        self.door = BinderServer(
+        self.rotator = CertificateRotator(self.api, Key("system", "tls"), (HOST,), SystemClock())
+        self.rotator.trust(schedulers.authority)
+        self.server = BinderServer(
             self.guard,
             self.arrivals,
-            self.keeper,
+            self.rotator,
             Endpoint(self.api, Key("system", SERVICE), "10.0.0.7", self.port),
             self.api,
             self.core.clock,
@@ -64,7 +64,7 @@ class DoorScene:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Serve, and clean up at the end. The context begins once the webhooks have the certificate."""
-        task = asyncio.create_task(self.door.run())
+        task = asyncio.create_task(self.server.run())
         try:
             async with asyncio.timeout(30):
                 while not any("caBundle" in str(patch) for _, patch in self.api.patches):
