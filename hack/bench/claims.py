@@ -46,7 +46,7 @@ class Claims:
     won: dict[str, str] = field(default_factory=dict)
     unreviewed: int = 0
     faults: list[str] = field(default_factory=list)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def clear(self) -> None:
         """Forget all claimants, but not the faults."""
@@ -56,13 +56,13 @@ class Claims:
     async def until(self, done: Callable[[], bool]) -> None:
         """Wait until a condition on the observed results is true."""
         while not done():
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     def refused(self, name: str, now: float) -> None:
         """Note that a claimant was refused. It may get capacity later."""
         self.answered.setdefault(name, now)
-        self._news.set()
+        self._changed.set()
 
     def take_pod(self, line: bytes, now: float) -> str:
         """Handle an event of a pod."""
@@ -96,7 +96,7 @@ class Claims:
         taken = Counter(self.won.values())[node]
         if taken > self.room:
             self.faults.append(f"{node} was given to {taken} claimants and has room for {self.room}")
-        self._news.set()
+        self._changed.set()
 
 
 @asynccontextmanager

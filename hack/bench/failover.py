@@ -72,7 +72,7 @@ class Terms:
 
     epoch: int = 0
     began: dict[int, float] = field(default_factory=dict)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, line: bytes, now: float) -> str:
         """Handle an event of a Lease."""
@@ -81,14 +81,14 @@ class Terms:
         if found.spec.holder_identity and epoch > self.epoch:
             self.epoch = epoch
             self.began[epoch] = now
-            self._news.set()
+            self._changed.set()
         return found.meta.resource_version
 
     async def after(self, epoch: int) -> float:
         """Wait for a leadership after the given one, and return when it began."""
         while self.epoch <= epoch:
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         return self.began[self.epoch]
 
 

@@ -56,7 +56,7 @@ class JsonFormatter(logging.Formatter):
         return printable_json(json.dumps(line, default=str))
 
 
-class Calm(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Leaves out a message about the connection with the same error as another one of the last second.
 
     While the API server can't be reached, two dozen watches and the Lease report the same. The next record
@@ -93,7 +93,7 @@ def configure_logs(log_format: str, level: str) -> None:
     `handlers.supervision` logs why Kopf fails, once and without the tracebacks of each try.
     """
     handler = logging.StreamHandler()
-    handler.addFilter(Calm())
+    handler.addFilter(RepeatFilter())
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.getLogger("kopf").setLevel(logging.CRITICAL)

@@ -88,7 +88,7 @@ class World:
         """Compute the sums, and copy the rows that are reported as changed."""
         found = self.sums(self.levels, self.residents)
         names = [each.name for each in self.scene.columns.nodes]
-        for row in self.residents.take_news().tolist():
+        for row in self.residents.take_changed_rows().tolist():
             if row < len(names):
                 self.copy[names[row]] = found[names[row]]
         return found

@@ -127,7 +127,7 @@ def command(
     if filename:
         documents = read_documents(filename)
     else:
-        wish = Wish(
+        options = ReservationOptions(
             name=name,
             asked=asked(requests, node, selector, priority),
             owners=tuple(map(owner, owners or [f"pod/{name}"])),
@@ -138,7 +138,7 @@ def command(
             preempt=preempt,
             retain=retain,
         )
-        documents = [Document(f"reservation/{name}", manifest(wish))]
+        documents = [Document(f"reservation/{name}", manifest(options))]
     refuse_unsound(documents, RESERVATIONS.kind)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     results = ask(target, lambda session: _reserve(session, documents, wait=wait), short=True)
@@ -148,7 +148,7 @@ def command(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReservationOptions:
     """A reservation as the options describe it, with `asked` as a part of its spec. Durations in seconds."""
 
     name: str
@@ -171,26 +171,26 @@ class Result:
     text: str
 
 
-def manifest(wish: Wish) -> dict[str, Any]:
-    """Return the Reservation for a wish."""
+def manifest(options: ReservationOptions) -> dict[str, Any]:
+    """Return the Reservation that options describe."""
     given = {
-        "ttlSeconds": wish.ttl,
-        "expireAt": wish.until,
-        "commit": None if wish.commit_within is None else {"withinSeconds": wish.commit_within},
-        "preemptionPolicy": "PreemptLowerPriority" if wish.preempt else "",
-        "retention": "Retain" if wish.retain else "",
+        "ttlSeconds": options.ttl,
+        "expireAt": options.until,
+        "commit": None if options.commit_within is None else {"withinSeconds": options.commit_within},
+        "preemptionPolicy": "PreemptLowerPriority" if options.preempt else "",
+        "retention": "Retain" if options.retain else "",
     }
     spec = {
-        **wish.asked,
-        "owners": list(wish.owners),
+        **options.asked,
+        "owners": list(options.owners),
         **{field: value for field, value in given.items() if value},
-        "pendingDeadlineSeconds": wish.deadline,
+        "pendingDeadlineSeconds": options.deadline,
         "answer": "Immediate",
     }
     return {
         "apiVersion": RESERVATIONS.api_version,
         "kind": RESERVATIONS.kind,
-        "metadata": {"name": wish.name},
+        "metadata": {"name": options.name},
         "spec": spec,
     }
 

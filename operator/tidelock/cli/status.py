@@ -15,7 +15,7 @@ from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namesp
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import Table, coloured, lines_of, show, show_plain, span, terminal_width
 from tidelock.cli.units import amount, cells_of, shown_columns
-from tidelock.cli.watch import News, followed
+from tidelock.cli.watch import ChangeSignal, followed
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound
@@ -263,13 +263,13 @@ def _as_high_as_the_terminal(text: str) -> str:
 async def _watch(session: Session, *, wide: bool) -> None:
     """Show the screen again after each change, and each second on a terminal."""
     _, levels = await _read(session)  # an error is printed before the watch hides it
-    news, clock, space = News(), SystemClock(), session.namespace
+    changes, clock, space = ChangeSignal(), SystemClock(), session.namespace
     live = sys.stdout.isatty()
-    async with followed(session, RESERVATIONS, decode_reservation, news, namespace=space) as copy:
-        await news.come.wait()
+    async with followed(session, RESERVATIONS, decode_reservation, changes, namespace=space) as copy:
+        await changes.changed.wait()
         shown = ""
         while True:
-            news.come.clear()
+            changes.changed.clear()
             parts = screen(copy.store.values(), levels, clock.now(), everywhere=space is None, wide=wide)
             text = lines_of(*parts, width=terminal_width(), coloured=coloured())
             if live:
@@ -280,6 +280,6 @@ async def _watch(session: Session, *, wide: bool) -> None:
             sys.stdout.flush()
             shown = text
             try:
-                await asyncio.wait_for(news.come.wait(), 1.0 if live else None)
+                await asyncio.wait_for(changes.changed.wait(), 1.0 if live else None)
             except TimeoutError:
                 continue

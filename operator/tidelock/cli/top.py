@@ -14,7 +14,7 @@ from tidelock.cli.options import Context, Everywhere, Kubeconfig, Namespace
 from tidelock.cli.session import ClusterTarget, Session, ask, explained
 from tidelock.cli.tables import span
 from tidelock.cli.top_tables import TopState
-from tidelock.cli.watch import News, followed
+from tidelock.cli.watch import ChangeSignal, followed
 from tidelock.clock import Clock, SystemClock
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import ApiError, Gone, NotFound, Unreachable
@@ -34,7 +34,7 @@ kubectl tidelock top
 kubectl tidelock top -A
 """
 
-_PULSE = 5.0  # seconds between two checks of the API server, and for an answer
+_CHECK_SECONDS = 5.0  # seconds between two checks of the API server, and for an answer
 _BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -68,10 +68,10 @@ async def _top(session: Session, *, everywhere: bool) -> int:
 class Requested:
     """A handler of bound pods that sums up their requests by node, and notes those that end in time."""
 
-    def __init__(self, news: News) -> None:
+    def __init__(self, changes: ChangeSignal) -> None:
         self.by_node: dict[str, Resources] = {}
         self.leaving: dict[str, dict[str, Span]] = {}
-        self._news = news
+        self._changes = changes
 
     def upsert(self, old: Pod | None, new: Pod) -> None:
         """Add a pod, or replace its requests."""
@@ -81,16 +81,16 @@ class Requested:
         self.by_node[name] = plus(self.by_node.get(name, NOTHING), new.requests)
         if leaves < inf:
             self.leaving.setdefault(name, {})[new.uid] = Span(-inf, leaves, new.requests)
-        self._news.upsert(old, new)
+        self._changes.upsert(old, new)
 
     def remove(self, last: Pod) -> None:
         """Remove a pod's requests."""
         self._take(last)
-        self._news.remove(last)
+        self._changes.remove(last)
 
     def synced(self) -> None:
         """Report that a list is complete."""
-        self._news.synced()
+        self._changes.synced()
 
     def _take(self, pod: Pod) -> None:
         self.by_node[pod.node_name] = minus(self.by_node[pod.node_name], pod.requests)
@@ -103,19 +103,24 @@ class TopCluster:
     Args:
         session: access to the API server.
         clock: this machine's clock.
-        news: receives the events of all copies.
+        changes: receives the events of all copies.
         needed: copies without which nothing is shown: of nodes, pods and Reservations.
         world: the content of the copies.
 
     """
 
     def __init__(
-        self, session: Session, clock: Clock, news: News, needed: Sequence[Reflector[Any]], world: TopState
+        self,
+        session: Session,
+        clock: Clock,
+        changes: ChangeSignal,
+        needed: Sequence[Reflector[Any]],
+        world: TopState,
     ) -> None:
         self._session = session
         self._client = session.client
         self._clock = clock
-        self._news = news
+        self._changes = changes
         self._needed = needed
         self._world = world
         self._skew = 0.0
@@ -128,10 +133,10 @@ class TopCluster:
         return self._world if all(each.synced.is_set() for each in self._needed) else None
 
     def changed(self) -> bool:
-        """Return whether there is news since the last call."""
-        news = self._news.come.is_set()
-        self._news.come.clear()
-        return news
+        """Return whether anything has changed since the last call."""
+        changed = self._changes.changed.is_set()
+        self._changes.changed.clear()
+        return changed
 
     @property
     def trouble(self) -> str:
@@ -161,22 +166,22 @@ class TopCluster:
         except Failure as failure:
             return str(failure)
 
-    async def pulse(self) -> NoReturn:
+    async def watch_connection(self) -> NoReturn:
         """Check regularly whether the API server answers, as a watch without events would notice late."""
         while True:
             sent = self._clock.now()
             try:
-                async with asyncio.timeout(_PULSE):
+                async with asyncio.timeout(_CHECK_SECONDS):
                     theirs = await self._client.time_of_day()
             except (ApiError, TimeoutError) as error:
-                said = f"nothing within {_PULSE:.0f} s"
+                said = f"nothing within {_CHECK_SECONDS:.0f} s"
                 self._silence = error if isinstance(error, ApiError) else Unreachable(said)
             else:
                 self._silence = None
                 self._skew = skew_of(theirs, sent, self._clock.now())
                 if self._lost() is None:
                     self._whole = self._clock.monotonic()
-            await asyncio.sleep(_PULSE)
+            await asyncio.sleep(_CHECK_SECONDS)
 
     def _lost(self) -> ApiError | None:
         errors = (self._silence, *(each.lost for each in self._needed))
@@ -187,15 +192,15 @@ class TopCluster:
 @asynccontextmanager
 async def following(session: Session, clock: Clock) -> AsyncIterator[TopCluster]:
     """Follow nodes, bound pods, Reservations and WaterLevels of the cluster while the context lasts."""
-    news = News()
-    requested = Requested(news)
+    changes = ChangeSignal()
+    requested = Requested(changes)
     async with (
-        followed(session, NODES, decode_node, news) as nodes,
+        followed(session, NODES, decode_node, changes) as nodes,
         followed(session, PODS, decode_pod, requested, field_selector=_BOUND) as pods,
-        followed(session, RESERVATIONS, decode_reservation, news) as reservations,
-        followed(session, WATERLEVELS, decode_water_level, news, absent_if=(NotFound,)) as levels,
+        followed(session, RESERVATIONS, decode_reservation, changes) as reservations,
+        followed(session, WATERLEVELS, decode_water_level, changes, absent_if=(NotFound,)) as levels,
     ):
         world = TopState(nodes.store, requested.by_node, reservations.store, levels.store, requested.leaving)
-        cluster = TopCluster(session, clock, news, (nodes, pods, reservations), world)
-        async with background(cluster.pulse()):
+        cluster = TopCluster(session, clock, changes, (nodes, pods, reservations), world)
+        async with background(cluster.watch_connection()):
             yield cluster

@@ -46,7 +46,7 @@ from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Measured
 
 _REVERSED = Style(reverse=True)
-_PERIOD = 1.0  # seconds between two checks for news, and of the clock
+_PERIOD = 1.0  # seconds between two checks for changes, and of the clock
 
 
 def _selected(strip: Strip) -> Strip:
@@ -67,7 +67,7 @@ class StateSource(Protocol):
         """The known state, or None before all of it has been read once."""
 
     def changed(self) -> bool:
-        """Return whether there is news since the last call."""
+        """Return whether anything has changed since the last call."""
 
     @property
     def trouble(self) -> str:
@@ -258,7 +258,7 @@ class Top(App[None]):
 
     def _draw(self) -> None:
         world = self._source.world
-        if world is None:  # there will be news once it is there
+        if world is None:  # it will have changed once it is there
             return
         self._draw_nodes(world)
         self._draw_reservations(world)

@@ -14,25 +14,25 @@ from tidelock.running import background
 _T = TypeVar("_T", bound=HasMeta)
 
 
-class News:
-    """A handler that only notes that there is news. The objects are in the reflector's store."""
+class ChangeSignal:
+    """A handler that only notes that something has changed. The objects are in the reflector's store."""
 
     def __init__(self) -> None:
-        self.come = asyncio.Event()
+        self.changed = asyncio.Event()
 
     def upsert(self, old: Any, new: Any) -> None:
         """Note that an object is new or changed."""
         del old, new
-        self.come.set()
+        self.changed.set()
 
     def remove(self, last: Any) -> None:
         """Note that an object is gone."""
         del last
-        self.come.set()
+        self.changed.set()
 
     def synced(self) -> None:
         """Note that a list is complete."""
-        self.come.set()
+        self.changed.set()
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""News of the objects of one kind in one namespace, from one watch that all holders share."""
+"""The versions of the objects of one kind in one namespace, from one watch that all holders share."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator

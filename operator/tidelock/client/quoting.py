@@ -69,12 +69,12 @@ async def quote(
         "metadata": {"name": name},
         "spec": _question(spec),
     }
-    news: asyncio.Queue[Version | None] = asyncio.Queue()
-    with cluster.feed(RESERVATIONQUOTES, namespace).follow(name, news.put_nowait):
+    versions: asyncio.Queue[Version | None] = asyncio.Queue()
+    with cluster.feed(RESERVATIONQUOTES, namespace).follow(name, versions.put_nowait):
         try:
             first = read_version(await finish(cluster.create(RESERVATIONQUOTES, body, namespace)))
             async with asyncio.timeout(timeout):
-                return await _answer(cluster, namespace, first, news)
+                return await _answer(cluster, namespace, first, versions)
         except TimeoutError as error:
             text = f"no answer to a quote within {timeout:g} s"
             raise TimedOut(text, cluster=cluster.name) from error
@@ -95,12 +95,12 @@ def _question(spec: Ask | Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _answer(
-    cluster: Cluster, namespace: str, version: Version, news: "asyncio.Queue[Version | None]"
+    cluster: Cluster, namespace: str, version: Version, versions: "asyncio.Queue[Version | None]"
 ) -> QuoteReply:
     """Wait for the answer to a quote."""
     uid = version.meta.uid
     while (found := _reply(cluster.name, version)) is None:
-        latest = await news.get()
+        latest = await versions.get()
         if latest is None:
             latest = read_version(await cluster.get(RESERVATIONQUOTES, version.meta.name, namespace))
         if latest.meta.uid == uid and latest.gone:

@@ -65,7 +65,7 @@ class RemoteReservation:
 
     def __enter__(self) -> Self:
         feed = self.cluster.feed(RESERVATIONS, self.namespace)
-        self._stack.enter_context(feed.follow(self.name, self._hear))
+        self._stack.enter_context(feed.follow(self.name, self._on_version))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -159,8 +159,8 @@ class RemoteReservation:
         except Unavailable as error:
             logger.info("can't read a reservation", extra={"cluster": self.cluster.name, "error": str(error)})
 
-    def _hear(self, version: Version | None) -> None:
-        """Take over news of the watch, once the response to the creation has the uid."""
+    def _on_version(self, version: Version | None) -> None:
+        """Take over a version that the watch shows, once the response to the creation has the uid."""
         if version is None:
             self._stale = bool(self.state.uid)
             self._notify()
@@ -171,7 +171,7 @@ class RemoteReservation:
             self._early.append(version)
 
     def _take(self, raw: bytes) -> None:
-        """Take over a response, and the news that came before it."""
+        """Take over a response, and the versions that the watch showed before it."""
         self.state.take(read_version(raw))
         early, self._early = self._early, []
         for version in early:

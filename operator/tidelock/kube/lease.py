@@ -210,7 +210,7 @@ class Lease(Leadership):
         self._seen: LeaseObject | None = None
         self._seen_at = clock()
         self._renewals = False  # whether the holder was seen to renew it
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._held: LeaseObject | None = None
         self._valid_until = float("-inf")
 
@@ -311,16 +311,16 @@ class Lease(Leadership):
 
     def _see(self, lease: LeaseObject | None) -> None:
         self._seen, self._seen_at = lease, self._clock()
-        self._news.set()
+        self._changed.set()
 
     async def _change(self) -> None:
         """Wait for a change of the Lease, or for its end."""
         try:
             async with asyncio.timeout(max(self._free_at() - self._clock(), self._times.retry_period / 10)):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             pass
-        self._news.clear()
+        self._changed.clear()
 
     def _free_at(self) -> float:
         """Return when the Lease as it was last seen can be taken, by the clock.

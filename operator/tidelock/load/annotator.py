@@ -102,7 +102,9 @@ class Annotator:
         for uid in self._written.keys() - uids:
             del self._written[uid]
 
-    def is_news(self, resource: ApiResource, uid: str, measured: NodeLevel | PodUsage, age: float) -> bool:
+    def is_worth_a_write(
+        self, resource: ApiResource, uid: str, measured: NodeLevel | PodUsage, age: float
+    ) -> bool:
         """Return whether a measurement is worth a write: it changed enough, or the written one is too old."""
         written = self._written.get(uid)
         if written is None:

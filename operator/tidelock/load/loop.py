@@ -37,7 +37,7 @@ from tidelock.load.prometheus import PrometheusSource, PromQlQueries
 from tidelock.load.promql import anonymous_access
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
-from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
+from tidelock.load.status import METRICS_STALE, SurveyBuilder, aspects, render_level
 from tidelock.load.unexplained_use import unexplained_part, use_and_requests
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import Prometheus, WaterLevelSpec
@@ -343,7 +343,7 @@ class LoadLoop:
                 continue
             name, node = item
             level = group.estimate.levels.get(name)
-            if level is None or not self._annotator.is_news(NODES, node.meta.uid, level, age):
+            if level is None or not self._annotator.is_worth_a_write(NODES, node.meta.uid, level, age):
                 continue
             more: Mapping[str, str] = {}
             if group.spec.crane_annotations:
@@ -363,21 +363,21 @@ class LoadLoop:
             if owner is None or any(key in each for each in older):
                 continue
             resource = workload_resource(key.kind, owner.api_version)
-            if self._annotator.is_news(resource, owner.uid, usage, WORKLOAD_SECONDS):
+            if self._annotator.is_worth_a_write(resource, owner.uid, usage, WORKLOAD_SECONDS):
                 into.append(Annotated(resource, key.name, key.namespace, owner.uid, usage))
 
     async def _write_status(self, group: MeasuredGroup, nodes: Mapping[str, Node]) -> None:
         """Write the status if it has changed. A refused write is repeated at the next refresh."""
         reading = group.reading or UseReading()
         now = self._clock.now()
-        census = Census(group.spec, reading.invalid, now)
+        builder = SurveyBuilder(group.spec, reading.invalid, now)
         for item in paced(nodes):
             if item is None:
                 await asyncio.sleep(0)
             else:
-                census.add(item, group.estimate.levels.get(item))
+                builder.add(item, group.estimate.levels.get(item))
         stored, generation = group.body.get("status", {}), _generation(group.body)
-        found = census.survey(await self._unexplained(group, census, stored, now))
+        found = builder.survey(await self._unexplained(group, builder, stored, now))
         self._metrics.surveyed(group.name, found)
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])
@@ -385,14 +385,14 @@ class LoadLoop:
             self._record_transitions(group, stored, conditions)
 
     async def _unexplained(
-        self, group: MeasuredGroup, census: Census, stored: Mapping[str, Any], now: float
+        self, group: MeasuredGroup, builder: SurveyBuilder, stored: Mapping[str, Any], now: float
     ) -> float | None:
         """Learn how much of the use of a group's nodes their requests do not explain, if that is wanted."""
         if not group.spec.learn_weight:
             return None
         group.unexplained.restore(stored.get("unexplainedPercent"), now)
         parts = []
-        for name, uses in census.fresh.items():
+        for name, uses in builder.fresh.items():
             part = unexplained_part(*use_and_requests(self._cache.columns, uses, name))
             if part is not None:
                 parts.append(part)

@@ -161,7 +161,7 @@ class _Required:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wishes:
+class _Preferences:
     """The weights in the domains of each topology key with a preferred term."""
 
     weights: _Domains
@@ -276,8 +276,8 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         if not prefers and not (asked and (affinity_terms.wished or affinity_terms.sought)):
             return SKIP
         weights = self._domains()
-        for wishes, sign in ((near, 1), (far, -1)):
-            for wish in wishes:
+        for preferences, sign in ((near, 1), (far, -1)):
+            for wish in preferences:
                 term = wish.pod_affinity_term
                 tally = self.handle.cache.neighbours(PodCountQuery((self._choice(pod, term),)))
                 weights.add(term.topology_key, tally, sign * wish.weight)
@@ -290,15 +290,15 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
                 weights.add(key, by_node, hard)
         if not weights:
             return SKIP
-        state.write(_Wishes(weights), temporary=True)
+        state.write(_Preferences(weights), temporary=True)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Return the sum of weights of the node's domains. It is negative if anti-affinity prevails."""
-        wishes = state.read(_Wishes)
-        if wishes is None:
+        preferences = state.read(_Preferences)
+        if preferences is None:
             return np.zeros(len(rows))
-        return wishes.weights.sums(snapshot)[rows].astype(np.float64)
+        return preferences.weights.sums(snapshot)[rows].astype(np.float64)
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Scale the sums: 100 for the largest and 0 for the smallest."""

@@ -8,12 +8,12 @@ from tidelock.cli.failure import Failure
 from tidelock.cli.lint import problems_of
 from tidelock.cli.locks import Seen
 from tidelock.cli.options_spec import asked, pairs, seconds
-from tidelock.cli.reserve import Result, Wish, manifest, owner, progress, screen, sentence
+from tidelock.cli.reserve import ReservationOptions, Result, manifest, owner, progress, screen, sentence
 from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json, prepared_json
 from unit.cli.screens import assert_screen
 
 
-def wish(**fields: Any) -> Wish:
+def options(**fields: Any) -> ReservationOptions:
     ordinary: dict[str, Any] = {
         "name": "web-0",
         "asked": asked("cpu=2,memory=4Gi", "", "", 0),
@@ -25,11 +25,11 @@ def wish(**fields: Any) -> Wish:
         "preempt": False,
         "retain": False,
     }
-    return Wish(**(ordinary | fields))
+    return ReservationOptions(**(ordinary | fields))
 
 
 def test_a_manifest_has_only_the_given_fields() -> None:
-    assert manifest(wish()) == {
+    assert manifest(options()) == {
         "apiVersion": "tidelock.dev/v1alpha1",
         "kind": "Reservation",
         "metadata": {"name": "web-0"},
@@ -60,11 +60,11 @@ def test_a_manifest_has_only_the_given_fields() -> None:
     ],
 )
 def test_every_combination_of_options_makes_a_valid_reservation(fields: dict[str, Any]) -> None:
-    assert problems_of(Document("wish", manifest(wish(**fields)))) == ()
+    assert problems_of(Document("options", manifest(options(**fields)))) == ()
 
 
 def test_an_invalid_amount_is_reported_by_its_field() -> None:
-    (problem,) = problems_of(Document("wish", manifest(wish(asked=asked("cpu=two", "", "", 0)))))
+    (problem,) = problems_of(Document("options", manifest(options(asked=asked("cpu=two", "", "", 0)))))
     assert problem.startswith("""spec.resources: Invalid value: {"cpu": "two"}: cpu: 'two' is not""")
 
 

@@ -10,7 +10,7 @@ from tidelock.cli.cluster_state import configuration_of
 from tidelock.cli.locks import Seen, by_node
 from tidelock.cli.top import Requested
 from tidelock.cli.top_tables import TopState, node_lines
-from tidelock.cli.watch import News
+from tidelock.cli.watch import ChangeSignal
 from tidelock.cli.why import node_capacity
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
@@ -67,7 +67,7 @@ def test_top_and_why_and_the_scheduler_agree(reservations: list[Json], pods: lis
     snapshot = picture.decider.cache.snapshot()
     assert node_capacity(picture.decider, snapshot, decode_node(encode(node))).reserved["cpu"] == cpu
 
-    requested = Requested(News())
+    requested = Requested(ChangeSignal())
     for pod in pods:
         requested.upsert(None, decode_pod(encode(pod)))
     one = decode_node(encode(node))
@@ -78,7 +78,7 @@ def test_top_and_why_and_the_scheduler_agree(reservations: list[Json], pods: lis
 
 
 def test_a_pod_that_is_gone_no_longer_ends() -> None:
-    requested = Requested(News())
+    requested = Requested(ChangeSignal())
     pod = decode_pod(encode(ends_soon("job", "2")))
     requested.upsert(None, pod)
     (span,) = requested.leaving["node-a"].values()

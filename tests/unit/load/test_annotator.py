@@ -56,7 +56,7 @@ def deployment(measured: PodUsage) -> Annotated:
 
 
 def news(annotator: Annotator, each: Annotated, measured: NodeLevel | PodUsage, age: float = 90.0) -> bool:
-    return annotator.is_news(each.resource, each.uid, measured, age)
+    return annotator.is_worth_a_write(each.resource, each.uid, measured, age)
 
 
 async def test_an_object_gets_one_patch_that_cannot_create_it(annotator: Annotator, api: PatchApi) -> None:

@@ -36,7 +36,7 @@ async def ages(staleness: float) -> AsyncIterator[float]:
         if number % 2:
             continue
         level = NodeLevel(now - LOOKBACK, {"15m": {"cpu": Stat(40, 40, 40)}})
-        if annotator.is_news(NODES, "uid", level, staleness * REWRITE_PART):
+        if annotator.is_worth_a_write(NODES, "uid", level, staleness * REWRITE_PART):
             await annotator.write([Annotated(NODES, "node-a", "", "uid", level)])
             written = level.at
 

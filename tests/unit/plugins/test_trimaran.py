@@ -13,7 +13,7 @@ from tidelock.model.usage_annotations import NODE_LEVEL, NodeLevel, Stat, encode
 from tidelock.plugins.load_variation_risk_balancing import LoadVariationRiskBalancing, balance
 from tidelock.plugins.low_risk_over_commitment.plugin import (
     LowRiskOverCommitment,
-    PromisedUse,
+    RequestsAndLimits,
     limit_risk,
     load_risk,
 )
@@ -125,7 +125,7 @@ def test_a_node_without_capacity_scores_zero() -> None:
 
 
 def risk(before: tuple[float, float], after: tuple[float, float], mean: float) -> float:
-    promised = [PromisedUse(np.array([each[0]]), np.array([each[1]])) for each in (before, after)]
+    promised = [RequestsAndLimits(np.array([each[0]]), np.array([each[1]])) for each in (before, after)]
     load = load_risk(promised[0], np.array([mean]), np.zeros(1))
     return float((0.5 * limit_risk(promised[1]) + 0.5 * load)[0])
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tidelock.logs import Calm, JsonFormatter, TextFormatter, configure_logs
+from tidelock.logs import JsonFormatter, RepeatFilter, TextFormatter, configure_logs
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
@@ -56,7 +56,7 @@ def test_kopf_logs_warnings_about_objects_and_nothing_else() -> None:
 
 
 def test_the_same_message_with_the_same_error_is_logged_once_a_second() -> None:
-    calm = Calm()
+    repeats = RepeatFilter()
 
     def passes(
         seconds: float,
@@ -66,7 +66,7 @@ def test_the_same_message_with_the_same_error_is_logged_once_a_second() -> None:
     ) -> object:
         made = record(message, **fields)
         made.name, made.created = name, 1_800_000_000.0 + seconds
-        return vars(made).get("left_out", 0) if calm.filter(made) else None
+        return vars(made).get("left_out", 0) if repeats.filter(made) else None
 
     refused = {"error": "connection refused"}
     assert passes(0.0, resource="nodes", **refused) == 0

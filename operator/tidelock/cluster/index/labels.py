@@ -84,7 +84,7 @@ class NodeLabels:
         self._nodes = nodes
         self._coded: dict[str, _Coded] = {}
         self._bearers: Counter[str] = Counter()
-        self._nobodys = _nobodys(0)
+        self._unused = _unused_label(0)
 
     def borne(self, key: str) -> bool:
         """Return whether any node has a label."""
@@ -93,9 +93,9 @@ class NodeLabels:
     def of(self, key: str) -> Label:
         """Return a label of all nodes. A label of no node costs nothing: pods may name any number."""
         if key not in self._bearers:
-            if len(self._nobodys.codes) != len(self._nodes):
-                self._nobodys = _nobodys(len(self._nodes))
-            return self._nobodys
+            if len(self._unused.codes) != len(self._nodes):
+                self._unused = _unused_label(len(self._nodes))
+            return self._unused
         coded = self._coded.pop(key, None)
         if coded is None or coded.wasteful(len(self._nodes)):
             coded = _Coded(key, self._nodes)
@@ -165,7 +165,7 @@ class _Coded:
         return code
 
 
-def _nobodys(count: int) -> Label:
+def _unused_label(count: int) -> Label:
     """Make the label that none of so many nodes has."""
     return Label(_frozen(np.full(count, -1, np.intp)), (), {})
 

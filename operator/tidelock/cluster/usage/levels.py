@@ -53,7 +53,7 @@ class NodeColumns(Follower, ABC):
         self._keys = tuple(keys)
         self._values: LevelArray = np.full((width, 64), np.nan)
         self._count = 0
-        self._news: set[int] = set()
+        self._changed_rows: set[int] = set()
         self._all_changed = True
 
     @abstractmethod
@@ -74,7 +74,7 @@ class NodeColumns(Follower, ABC):
             self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)), axis=1)
         if old is None or self._of_interest(old) != self._of_interest(new):
             self._values[:, row] = self.read(new)
-            self._news.add(row)
+            self._changed_rows.add(row)
 
     def drop_node(self, row: int, end: int) -> None:
         """Move the last row to where a node has gone."""
@@ -82,12 +82,12 @@ class NodeColumns(Follower, ABC):
         self._count = end
         self._all_changed = True
 
-    def take_news(self) -> Rows | None:
+    def take_changed_rows(self) -> Rows | None:
         """Return the rows that were read since the last call, or None if all may have changed."""
-        news = None if self._all_changed else np.array(sorted(self._news), np.intp)
+        changed = None if self._all_changed else np.array(sorted(self._changed_rows), np.intp)
         self._all_changed = False
-        self._news.clear()
-        return news
+        self._changed_rows.clear()
+        return changed
 
     def _of_interest(self, node: Node) -> tuple[object, ...]:
         annotations = node.meta.annotations

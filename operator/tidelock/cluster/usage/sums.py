@@ -104,7 +104,7 @@ class Sums:
         self._rule = rule
         self._asked = self._wanted = False  # since the last reading, and before it
         self._stale = np.zeros(0, np.bool_)
-        self._news = np.zeros(0, np.bool_)
+        self._changed_rows = np.zeros(0, np.bool_)
         self._sums = np.zeros((*SHAPE, 0))
         self._sampled_at = np.zeros(0)
         self._defaults = np.zeros((len(MEASURED_RESOURCES), 0))
@@ -133,10 +133,10 @@ class Sums:
         view.flags.writeable = False
         return view
 
-    def take_news(self) -> Rows:
+    def take_changed_rows(self) -> Rows:
         """Return the rows of nodes with sums that may have changed since the last call."""
-        rows = self._news[: len(self._columns)].nonzero()[0]
-        self._news[rows] = False
+        rows = self._changed_rows[: len(self._columns)].nonzero()[0]
+        self._changed_rows[rows] = False
         return rows
 
     def add(self, row: int, expected: LevelArray) -> None:
@@ -148,7 +148,7 @@ class Sums:
         if not self._stale[row]:
             self._sums[:, :, row] += expected
             self._stale[row] = bool(np.isnan(expected).any())  # the default is not known here
-            self._news[row] = True
+            self._changed_rows[row] = True
 
     def touch(self, row: int) -> None:
         """Sum a node again at the next query."""
@@ -189,7 +189,7 @@ class Sums:
             for cell, each in zip(cells, counted.T, strict=True):
                 cell[rows] = np.bincount(places, each, minlength=len(rows))
         self._stale[rows] = False
-        self._news[rows] = True
+        self._changed_rows[rows] = True
 
     def _reach(self, count: int) -> None:
         """Grow to a number of rows."""
@@ -197,7 +197,7 @@ class Sums:
         if missing > 0:
             more = max(64, len(self._stale), missing)
             self._stale = np.concatenate((self._stale, np.ones(more, np.bool_)))
-            self._news = np.concatenate((self._news, np.zeros(more, np.bool_)))
+            self._changed_rows = np.concatenate((self._changed_rows, np.zeros(more, np.bool_)))
             self._sampled_at = np.concatenate((self._sampled_at, np.zeros(more)))
             self._sums = np.concatenate((self._sums, np.zeros((*SHAPE, more))), axis=2)
             self._defaults = np.concatenate(

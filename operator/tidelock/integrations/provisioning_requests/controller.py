@@ -36,7 +36,7 @@ from tidelock.model.meta import Key
 from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.object_writer import ObjectWriter
-from tidelock.scheduler.actions.tasks import until_news
+from tidelock.scheduler.actions.tasks import until_woken
 from tidelock.scheduler.controllers.creations import Creations
 
 _ADVICE: Mapping[type[ApiError], str] = MappingProxyType(
@@ -117,7 +117,7 @@ class ProvisioningRequestController(ObjectWriter):
         self._requests: dict[Key, ProvisioningRequest] = {}
         self._changed: dict[Key, None] = {}
         self._creations = Creations()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def watch(self, rng: Random) -> Reflector[ProvisioningRequest]:
         """Return the watch of requests, which must run beside `run`."""
@@ -184,7 +184,7 @@ class ProvisioningRequestController(ObjectWriter):
         await started.wait()
         await self.groups.listed.wait()
         while True:
-            await until_news(self._news, None, self._clock)
+            await until_woken(self._wakeup, None, self._clock)
             for key in [key for key in self._changed if key not in self._writing]:
                 self._changed.pop(key, None)
                 self.reconcile(key)
@@ -196,7 +196,7 @@ class ProvisioningRequestController(ObjectWriter):
     def _compare_later(self, key: Key) -> None:
         if key in self._requests:
             self._changed[key] = None
-            self._news.set()
+            self._wakeup.set()
 
     def _differs(self, key: Key) -> bool:
         request = self._requests.get(key)
@@ -220,8 +220,8 @@ class ProvisioningRequestController(ObjectWriter):
         if known is not None and known.meta.uid == answer.meta.uid:
             self.upsert(None, answer)
 
-    def _ended(self, key: Key) -> None:  # noqa: ARG002 -- news, whichever object it is of
-        self._news.set()
+    def _ended(self, key: Key) -> None:  # noqa: ARG002 -- each end is a reason to look
+        self._wakeup.set()
 
     def _needs_group(self, request: ProvisioningRequest) -> bool:
         """Return whether a group must be created now."""

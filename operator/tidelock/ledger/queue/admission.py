@@ -94,12 +94,12 @@ class Admission:
         first, entry.tried = not entry.tried, True
         self._waiting.note_refusal(entry, plugins)
         at = self._waiting.steady.at(now)
-        news = entry.reason != reason or at >= entry.refused_at + self._waiting.renewal
-        self._waiting.positions_changed |= first or news
+        changed = entry.reason != reason or at >= entry.refused_at + self._waiting.renewal
+        self._waiting.positions_changed |= first or changed
         if entry.phase is Phase.ACTIVE:
             entry.resize_problem = message if entry.growing else ""
             self._records.commit(entry)
-        elif news and entry.reason not in _CAPACITY_LOST:
+        elif changed and entry.reason not in _CAPACITY_LOST:
             entry.reason, entry.message, entry.refused_at = reason, message, at
             self._records.commit(entry)
         elif first:

@@ -57,14 +57,14 @@ class QueuePositions:
         self._incomplete = False  # so it is after a failure, too
         self._length = 0  # of the queue
         # Changed positions, those first that were published the longest time ago.
-        self._news: deque[tuple[ReservationInfo, int]] = deque()
+        self._unpublished: deque[tuple[ReservationInfo, int]] = deque()
         self._compute_from = self._publish_from = 0.0  # by the steady clock of the waiting reservations
 
     @property
     def due(self) -> float | None:
         """When positions must be computed or published, or None if all published ones hold."""
         instants = [self._compute_from] if self._outdated else []
-        if self._news:
+        if self._unpublished:
             instants.append(self._publish_from)
         return self._waiting_reservations.steady.instant(min(instants)) if instants else None
 
@@ -86,7 +86,7 @@ class QueuePositions:
             for _ in slices:
                 self._slices = slices
                 return
-        if self._news and at >= self._publish_from:
+        if self._unpublished and at >= self._publish_from:
             self._publish_some(now, at)
 
     @property
@@ -97,13 +97,13 @@ class QueuePositions:
     def _compute(self, at: float) -> Iterator[None]:
         """Compute all positions, in slices. A change in between counts for the next computation."""
         self._waiting_reservations.positions_changed, self._incomplete = False, True
-        self._news.clear()
+        self._unpublished.clear()
         queue = self._tried()
         for _ in self._shares.sort(queue):
             if len(queue) > _COMPUTED_A_SECOND:
                 yield
         self._length = len(queue)
-        self._news.extend(sorted(_news(queue), key=lambda each: each[0].positioned_at))
+        self._unpublished.extend(sorted(_changed_positions(queue), key=lambda each: each[0].positioned_at))
         self._incomplete = False
         self._compute_from = at + max(_PAUSE, len(queue) / _COMPUTED_A_SECOND)
 
@@ -112,9 +112,9 @@ class QueuePositions:
         forecast = self._forecast(now)
         waiting, renewal = self._waiting_reservations.waiting, self._waiting_reservations.renewal
         for _ in range(RENEWALS_A_SECOND):
-            if not self._news or at < self._news[0][0].positioned_at + renewal:
+            if not self._unpublished or at < self._unpublished[0][0].positioned_at + renewal:
                 break
-            entry, position = self._news.popleft()
+            entry, position = self._unpublished.popleft()
             if waiting.get(entry.key) is not entry or not _has_position(entry):
                 continue  # it has left the queue since the computation
             new = QueuePosition(position, self._length, _estimate(entry, forecast))
@@ -122,7 +122,7 @@ class QueuePositions:
             if new != entry.queue_position:
                 entry.queue_position = new
                 self._publish(entry)
-        oldest = self._news[0][0].positioned_at if self._news else -inf
+        oldest = self._unpublished[0][0].positioned_at if self._unpublished else -inf
         self._publish_from = max(at + _PAUSE, oldest + renewal)
 
 
@@ -136,7 +136,7 @@ def waits_for_capacity(entry: ReservationInfo) -> bool:
     return waits and entry.reason in _FOR_CAPACITY
 
 
-def _news(queue: list[ReservationInfo]) -> Iterator[tuple[ReservationInfo, int]]:
+def _changed_positions(queue: list[ReservationInfo]) -> Iterator[tuple[ReservationInfo, int]]:
     """Yield reservations with another position than the published one, or with a newer refusal."""
     for position, entry in enumerate(queue, 1):
         known = entry.queue_position

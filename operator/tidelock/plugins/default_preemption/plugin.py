@@ -48,7 +48,7 @@ from tidelock.framework.whatif import (
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pod_limits import looks_around
 from tidelock.model.pods import PREEMPTED_CONDITION, Pod
-from tidelock.plugins.default_preemption.trial import NO_VICTIMS, Matrix, Tenants, Trial
+from tidelock.plugins.default_preemption.trial import NO_VICTIMS, Matrix, PotentialVictims, Trial
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
 _NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -57,7 +57,7 @@ _BY_POLICY = "not eligible due to preemptionPolicy=Never."
 _BY_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 # Added to each priority, so that many victims of negative priority weigh more than few.
 _LIFT = 2**31
-# In which order tenants are spared.
+# In which order victims are spared.
 _GUARDED, _POD, _LOCK, _EMPTY = range(4)
 # Nodes that are tried at once, on top of as many as candidates are missing and an eighth of that.
 _FEW, _SPARE = 16, 8
@@ -71,7 +71,7 @@ _NONE: npt.NDArray[np.float64] = np.zeros((0, 5))
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """The nodes of a batch on which the pod fits once the victims, `gone` of its tenants, have gone.
+    """The nodes of a batch on which the pod fits once its victims have gone.
 
     Attributes:
         rows: T, the nodes of the batch.
@@ -82,7 +82,7 @@ class _Candidates:
 
     snapshot: Snapshot
     rows: Rows
-    tenants: Tenants
+    potential: PotentialVictims
     gone: Matrix
     indexes: Rows
     harms: npt.NDArray[np.float64]
@@ -94,12 +94,12 @@ class _Candidates:
     def victims(self, candidate: int) -> tuple[str, Victims]:
         """Return the node of a candidate, and its victims by importance."""
         index = int(self.indexes[candidate])
-        tenants = self.tenants
+        potential = self.potential
         columns = np.flatnonzero(self.gone[index]).tolist()
-        going = [tenants.occupants[index][tenants.place[index, column]] for column in columns]
+        going = [potential.occupants[index][potential.place[index, column]] for column in columns]
         pods = sorted((each for each in going if isinstance(each, Placed)), key=rank)
         reservations = tuple(each for each in going if isinstance(each, ReservationInfo))
-        violations = int((self.gone[index] & tenants.guarded[index]).sum())
+        violations = int((self.gone[index] & potential.guarded[index]).sum())
         return self.snapshot.nodes[self.rows[index]].name, Victims(tuple(pods), reservations, violations)
 
 
@@ -239,20 +239,22 @@ class DefaultPreemption(PostFilter):
     ) -> _Candidates:
         """Try evictions on some rows. Count the reasons why they don't help on others, and the filters."""
         filters = filter_result.filters
-        tenants = self._tenants(pod, snapshot, rows, state.read(OwnReservations))
-        trial = Trial(tenants, WhatIf(filters, state, pod, snapshot, rows))
+        potential = self._potential_victims(pod, snapshot, rows, state.read(OwnReservations))
+        trial = Trial(potential, WhatIf(filters, state, pod, snapshot, rows))
         crowd = filter_rows_with_nominated_pods(filters, state, pod, snapshot, rows, filter_result.rivals)
         if crowd is not None:
             trial.add_world(*crowd)
         fits, reasons = trial.evict(pod)
-        gone = tenants.there & ~trial.reprieve(fits) & fits[:, np.newaxis]
+        gone = potential.there & ~trial.reprieve(fits) & fits[:, np.newaxis]
         indexes = np.flatnonzero(gone.any(axis=1))
         counts += reasons
         obstacles |= trial.obstacles
         counts[NO_VICTIMS] += int(fits.sum()) - len(indexes)
-        return _Candidates(snapshot, rows, tenants, gone, indexes, _harms(tenants, gone)[indexes])
+        return _Candidates(snapshot, rows, potential, gone, indexes, _harms(potential, gone)[indexes])
 
-    def _tenants(self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None) -> Tenants:
+    def _potential_victims(
+        self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None
+    ) -> PotentialVictims:
         """Lay out the possible victims of some nodes."""
         crew, width = self._residents.of(rows), len(snapshot.resources)
         reservations = self._reservations_below(pod, snapshot, rows, own) if own is not None else {}
@@ -260,7 +262,9 @@ class DefaultPreemption(PostFilter):
         pods = (slice(None), slice(crew.there.shape[1]))
         order = np.full(shape, _EMPTY, np.int8)
         order[pods][crew.there & (crew.priority < pod.spec.priority)] = _POD
-        for index, column in self._sheltered(pod, snapshot, rows, crew, own) if own is not None else ():
+        for index, column in (
+            self._protected_by_reservations(pod, snapshot, rows, crew, own) if own is not None else ()
+        ):
             order[index, column] = _EMPTY
         priority, started = np.zeros(shape, np.int64), np.full(shape, inf)
         priority[pods], started[pods] = crew.priority, crew.started
@@ -281,7 +285,7 @@ class DefaultPreemption(PostFilter):
         place = np.argsort(order, axis=1, kind="stable")
         place = place[:, : int((order < _EMPTY).sum(axis=1).max(initial=0))]
         order = np.take_along_axis(order, place, axis=1)
-        return Tenants(
+        return PotentialVictims(
             occupants=occupants,
             place=place,
             there=order < _EMPTY,
@@ -291,7 +295,7 @@ class DefaultPreemption(PostFilter):
             amounts=np.take_along_axis(amounts, place[..., np.newaxis], axis=1),
         )
 
-    def _sheltered(
+    def _protected_by_reservations(
         self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, own: OwnReservations
     ) -> Iterator[tuple[int, int]]:
         """Yield the places of pods on some rows that use a reservation which is not below the pod."""
@@ -346,21 +350,21 @@ class DefaultPreemption(PostFilter):
         return guarded
 
 
-def _harms(tenants: Tenants, gone: Matrix) -> npt.NDArray[np.float64]:
+def _harms(victims: PotentialVictims, gone: Matrix) -> npt.NDArray[np.float64]:
     """Weigh the victims of each node. The first column in which nodes differ decides, and less is better.
 
     The columns: violated budgets, the highest priority, the sum of the priorities, how many there are, and
     how long the oldest of the highest priority has run.
     """
-    highest = tenants.priority.max(axis=1, initial=-_LIFT, where=gone)
-    among = gone & (tenants.priority == highest[:, np.newaxis])
+    highest = victims.priority.max(axis=1, initial=-_LIFT, where=gone)
+    among = gone & (victims.priority == highest[:, np.newaxis])
     return np.column_stack(
         (
-            (gone & tenants.guarded).sum(axis=1),
+            (gone & victims.guarded).sum(axis=1),
             highest,
-            (tenants.priority + _LIFT).sum(axis=1, where=gone),
+            (victims.priority + _LIFT).sum(axis=1, where=gone),
             gone.sum(axis=1),
-            -tenants.started.min(axis=1, initial=inf, where=among),
+            -victims.started.min(axis=1, initial=inf, where=among),
         )
     )
 

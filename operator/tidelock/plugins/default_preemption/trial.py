@@ -20,7 +20,7 @@ Matrix = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Tenants:
+class PotentialVictims:
     """The possible victims on T nodes, in the order in which they are spared: T x M arrays.
 
     First come pods that a budget protects, then other pods, then reservations, each kind by importance.
@@ -46,13 +46,13 @@ class Tenants:
 
     def pods(self, index: int, column: int) -> Iterator[Placed]:
         """Yield the pod in a place, or the reserve pod of a reservation, if others may notice it."""
-        tenant = self.occupants[index][self.place[index, column]]
-        yield from (tenant,) if isinstance(tenant, Placed) else reserved((tenant,))
+        victim = self.occupants[index][self.place[index, column]]
+        yield from (victim,) if isinstance(victim, Placed) else reserved((victim,))
 
 
 @dataclass(frozen=True, slots=True)
 class _World:
-    """Hypothetical nodes with these indexes, and the amounts of their victims, as in `Tenants`."""
+    """Hypothetical nodes with these indexes, and the amounts of their victims, as in `PotentialVictims`."""
 
     whatif: WhatIf
     indexes: Rows
@@ -65,19 +65,19 @@ class Trial:
     `obstacles` are the filters that rule nodes out though all possible victims have gone.
     """
 
-    def __init__(self, tenants: Tenants, plain: WhatIf) -> None:
+    def __init__(self, victims: PotentialVictims, plain: WhatIf) -> None:
         """Take the possible victims of each node, and these nodes as they are."""
         self.obstacles: set[str] = set()
-        self._tenants = tenants
-        self._worlds = [_World(plain, np.arange(len(tenants.occupants)), tenants.amounts)]
+        self._victims = victims
+        self._worlds = [_World(plain, np.arange(len(victims.occupants)), victims.amounts)]
 
     def add_world(self, whatif: WhatIf, indexes: Rows) -> None:
         """Require that the pod also fits in another world, with the nodes of these ascending indexes."""
-        self._worlds.insert(0, _World(whatif, indexes, self._tenants.amounts[indexes]))
+        self._worlds.insert(0, _World(whatif, indexes, self._victims.amounts[indexes]))
 
     def evict(self, pod: Pod) -> tuple[Mask, Counter[str]]:
         """Remove all possible victims. Return the nodes that fit then, and the reasons of all others."""
-        there = self._tenants.there
+        there = self._victims.there
         fits: Mask = np.logical_or.reduce(there, axis=1)
         reasons = Counter({NO_VICTIMS: int((~fits).sum())})
         for world in self._worlds:
@@ -85,7 +85,7 @@ class Trial:
             if world.whatif.follows:
                 for place, index in enumerate(world.indexes.tolist()):
                     for column in np.flatnonzero(there[index]).tolist():
-                        world.whatif.remove(place, self._tenants.pods(index, column))
+                        world.whatif.remove(place, self._victims.pods(index, column))
             filter_result = world.whatif.judge()
             for plugin, mask in filter_result.ruled_out:
                 still = mask & fits[world.indexes]
@@ -97,8 +97,8 @@ class Trial:
 
     def reprieve(self, where: Mask) -> Matrix:
         """Put victims back one by one as long as the pod fits. Return the spared ones of each node."""
-        spared = np.zeros(self._tenants.there.shape, np.bool_)
-        for column, there in enumerate(self._tenants.there.T):
+        spared = np.zeros(self._victims.there.shape, np.bool_)
+        for column, there in enumerate(self._victims.there.T):
             tried = where & there
             self._move(tried, column, 1)
             fits = tried.copy()
@@ -116,4 +116,4 @@ class Trial:
             if world.whatif.follows:
                 move = world.whatif.add if sign > 0 else world.whatif.remove
                 for place in np.flatnonzero(here).tolist():
-                    move(place, self._tenants.pods(int(world.indexes[place]), column))
+                    move(place, self._victims.pods(int(world.indexes[place]), column))

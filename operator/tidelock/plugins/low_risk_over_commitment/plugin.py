@@ -53,42 +53,42 @@ class _Args(msgspec.Struct, frozen=True, rename="camel"):
 _DEFAULT_WEIGHT = 0.5
 
 
-class PromisedUse(NamedTuple):
+class RequestsAndLimits(NamedTuple):
     """The requests and limits of pods, as parts of the allocatable: R x N each."""
 
     requests: LevelArray
     limits: LevelArray
 
 
-def limit_risk(promised: PromisedUse) -> LevelArray:
+def limit_risk(parts: RequestsAndLimits) -> LevelArray:
     """Return the part of the limits beyond requests that exceeds the capacity."""
-    requests, limits = np.minimum(promised.requests, 1.0), promised.limits
+    requests, limits = np.minimum(parts.requests, 1.0), parts.limits
     over = limits > 1
     risk: LevelArray = np.where(over, (limits - 1) / np.where(over, limits - requests, 1.0), 0.0)
     return risk
 
 
-def load_risk(promised: PromisedUse, mean: LevelArray, sigma: LevelArray) -> LevelArray:
+def load_risk(parts: RequestsAndLimits, mean: LevelArray, sigma: LevelArray) -> LevelArray:
     """Return the probability that the use is above the requests.
 
     Args:
-        promised: requests and limits without the pod, cut off at the allocatable.
+        parts: requests and limits without the pod, cut off at the allocatable.
         mean: measured use, as parts, all known.
         sigma: its deviation.
 
     """
-    requests = np.clip(promised.requests, 0, 1)
+    requests = np.clip(parts.requests, 0, 1)
     sigma = np.minimum(sigma, np.sqrt(mean * (1 - mean) * _MOST_VARIANCE))
     fitted = (sigma > 0) & (mean > 0)
     below = np.where((mean == 0) | (mean <= requests), 1.0, 0.0)
     below[fitted] = probability_below(requests[fitted], mean[fitted], sigma[fitted])
-    limited = (promised.limits < 1) & (requests <= promised.limits)
-    conditional = limited & fitted & (promised.limits > 0)
-    within = probability_below(promised.limits[conditional], mean[conditional], sigma[conditional])
+    limited = (parts.limits < 1) & (requests <= parts.limits)
+    conditional = limited & fitted & (parts.limits > 0)
+    within = probability_below(parts.limits[conditional], mean[conditional], sigma[conditional])
     below[conditional] = np.clip(
         np.where(within > 0, below[conditional] / np.where(within > 0, within, 1.0), below[conditional]), 0, 1
     )
-    below[limited & (promised.limits == 0)] = 1.0
+    below[limited & (parts.limits == 0)] = 1.0
     return 1 - below
 
 
@@ -126,11 +126,11 @@ class LowRiskOverCommitment(PreScore, Score):
         capacity = np.where(capacity > 0, capacity, np.inf)
         requested = (snapshot.requested + snapshot.reserved)[:, columns].T
         limits = self._limits.of(np.zeros(len(snapshot)), np.zeros_like(capacity))[0]
-        before = PromisedUse(requested / capacity, limits / capacity)
+        before = RequestsAndLimits(requested / capacity, limits / capacity)
         wanted = np.array([pod.requests.get(name, 0) for name in MEASURED_RESOURCES], np.float64)[
             :, np.newaxis
         ]
-        after = PromisedUse(
+        after = RequestsAndLimits(
             (requested + wanted) / capacity, (limits + np.array(_limits(pod))[:, np.newaxis]) / capacity
         )
         known, load = self._load_risk(before)
@@ -140,17 +140,17 @@ class LowRiskOverCommitment(PreScore, Score):
         scores: Scores = np.where(fresh, points, 0.0)[rows]
         return scores
 
-    def _load_risk(self, promised: PromisedUse) -> tuple[npt.NDArray[np.bool_], LevelArray]:
+    def _load_risk(self, parts: RequestsAndLimits) -> tuple[npt.NDArray[np.bool_], LevelArray]:
         """Return which resources are measured, and their load risk, 0 if they are not."""
         mean = np.clip(self._levels.use("mean")[0] / _FULL, 0, 1)
         sigma = np.clip(deviation(self._levels), 0, 1) * sqrt(self._args.smoothing_window_size)
         known = ~np.isnan(mean)
-        seen = np.nan_to_num(np.stack((mean, sigma, *promised)), nan=-1.0, posinf=-1.0)
+        seen = np.nan_to_num(np.stack((mean, sigma, *parts)), nan=-1.0, posinf=-1.0)
         if seen.shape != self._seen.shape:
             self._seen, self._risk = np.full_like(seen, np.nan), np.zeros_like(mean)
         changed = (seen != self._seen).any(axis=0) & known
         if changed.any():
-            some = PromisedUse(promised.requests[changed], promised.limits[changed])
+            some = RequestsAndLimits(parts.requests[changed], parts.limits[changed])
             self._risk[changed] = load_risk(some, mean[changed], sigma[changed])
         self._seen = seen
         return known, np.where(known, self._risk, 0.0)

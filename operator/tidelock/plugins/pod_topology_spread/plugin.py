@@ -176,7 +176,7 @@ class _Spreads:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wishes:
+class _Preferences:
     """The sum of each node before normalization, negative for nodes without a rating."""
 
     scores: Scores
@@ -305,13 +305,13 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         scores = np.rint(sums)  # a logarithm's multiple is never half way between two numbers
         if whole is not None:
             scores[~whole] = -1
-        state.write(_Wishes(scores), temporary=True)
+        state.write(_Preferences(scores), temporary=True)
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Return the rounded sums, or -1 for a node without all labels."""
-        wishes = state.read(_Wishes)
-        return wishes.scores[snapshot.rows][rows] if wishes else np.zeros(len(rows))
+        preferences = state.read(_Preferences)
+        return preferences.scores[snapshot.rows][rows] if preferences else np.zeros(len(rows))
 
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Scale the sums: 100 for the smallest, and 0 for nodes without a rating."""

@@ -144,20 +144,20 @@ class UsageLevelCache:
         """Compute changed nodes again, or all nodes if the changes are unknown."""
         kept = self._kept
         of_pods = self._of_pods and self._reading_is_fresh(now, grouping)
-        news = self._levels.take_news()
+        rows_read = self._levels.take_changed_rows()
         if (
             kept is None
-            or news is None
+            or rows_read is None
             or kept.grouping is not grouping
             or kept.of_pods is not of_pods
             or not kept.since <= now < kept.until
         ):
             sums = self._own if of_pods else self._arrivals if self._guard else None
             kept = self._kept = _Kept(grouping, of_pods, sums, now)
-            news = np.arange(len(kept.at))
-        if len(news):
-            self._read(kept, news, now)
-        self._add(kept, news)
+            rows_read = np.arange(len(kept.at))
+        if len(rows_read):
+            self._read(kept, rows_read, now)
+        self._add(kept, rows_read)
         return kept
 
     def _read(self, kept: _Kept, rows: Rows, now: float) -> None:
@@ -176,13 +176,13 @@ class UsageLevelCache:
         kept.known[:, rows] = fresh & ~np.isnan(levels.use("mean")[0][:, rows])
         kept.all_known, kept.any_known = bool(kept.known.all()), bool(kept.known.any())
 
-    def _add(self, kept: _Kept, news: Rows) -> None:
+    def _add(self, kept: _Kept, rows_read: Rows) -> None:
         """Add up the use of nodes with a new measurement or changed pods."""
-        rows, sums = news, None
+        rows, sums = rows_read, None
         if kept.sums is not None:
             sums = kept.sums.of(kept.at, kept.grouping.defaults)
-            changed = kept.sums.take_news()
-            rows = np.union1d(news, changed) if len(news) else changed
+            changed = kept.sums.take_changed_rows()
+            rows = np.union1d(rows_read, changed) if len(rows_read) else changed
         if not len(rows):
             return
         part = rows.item() if len(rows) == 1 else rows  # a single node costs less by a number

@@ -176,7 +176,7 @@ class StatusWriter(ObjectWriter):
         entry = self._ledger.records.find(key)
         if entry is None or entry.deleted:
             return False
-        return self._removable(entry) or self._news(entry) is not None
+        return self._removable(entry) or self._status_difference(entry) is not None
 
     def _settled(self, key: Key) -> None:
         self._ledger.await_removal(key)
@@ -185,7 +185,7 @@ class StatusWriter(ObjectWriter):
         self.unwritten[key] = None
         self._wake_loop()
 
-    def _news(self, entry: ReservationInfo) -> dict[str, Any] | None:
+    def _status_difference(self, entry: ReservationInfo) -> dict[str, Any] | None:
         """Return the status of an entry if another one is stored. A claim is not worth a write."""
         if entry.phase is Phase.BOUND:
             return None
@@ -208,9 +208,9 @@ class StatusWriter(ObjectWriter):
             removable = self._removable(entry)
             # The last state goes with the deletion event, so that a client that waits sees how a reservation
             # ended. Consumed is spared the extra write: the pod is bound, which says it all.
-            news = None if removable and entry.phase is Phase.CONSUMED else self._news(entry)
-            if news is not None:
-                await self._write_status(entry, news)
+            status = None if removable and entry.phase is Phase.CONSUMED else self._status_difference(entry)
+            if status is not None:
+                await self._write_status(entry, status)
             if removable and self._removable(entry):  # its spec may have been edited meanwhile
                 await self._delete(entry.reservation.meta)
                 self._ledger.note_deletion(entry)

@@ -31,13 +31,13 @@ _CALM = 0.1
 _LONGEST_SLEEP = 5.0
 
 
-async def until_news(news: asyncio.Event, due: float | None, clock: Clock) -> None:
-    """Sleep until there is news, which is then cleared, or until an instant, but some seconds at most."""
+async def until_woken(wakeup: asyncio.Event, due: float | None, clock: Clock) -> None:
+    """Sleep until an event is set, which is then cleared, or until an instant, but some seconds at most."""
     left = _LONGEST_SLEEP if due is None else due - clock.now()
     with suppress(TimeoutError):
         async with asyncio.timeout(max(min(left, _LONGEST_SLEEP), 0.0)):
-            await news.wait()
-    news.clear()
+            await wakeup.wait()
+    wakeup.clear()
 
 
 class About(NamedTuple):

@@ -20,7 +20,7 @@ from tidelock.model.meta import Key, ObjectMeta
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.object_writer import ObjectWriter
 from tidelock.scheduler.actions.status_events import StatusEvents
-from tidelock.scheduler.actions.tasks import until_news
+from tidelock.scheduler.actions.tasks import until_woken
 from tidelock.scheduler.controllers.creations import Creations
 
 # Reservations that are created before the status says anything of their object: a namespace writes 8 at once.
@@ -90,17 +90,17 @@ class Reconciler(ObjectWriter, Generic[K]):
         self._changed: dict[Key, None] = {}
         self._due: Timers[Key] = Timers()
         self._awake: Timers[Key] = Timers()  # by the monotonic clock
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         ledger.quotas.on_change(self._try_refused_again)
 
     # For the controller of a kind.
 
     @abstractmethod
-    def _demand(self, kept: K) -> DesiredState:
+    def _desired_state(self, kept: K) -> DesiredState:
         """Compute the desired state of an object now."""
 
     @abstractmethod
-    def _last_words(self, kept: K) -> dict[str, Any]:
+    def _final_status(self, kept: K) -> dict[str, Any]:
         """Render the status of an object that is being deleted, and that a finalizer keeps."""
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Reconciler(ObjectWriter, Generic[K]):
             if awake is not None:
                 soon = clock.now() + awake - clock.monotonic()
                 due = soon if due is None else min(due, soon)
-            await until_news(self._news, due, clock)
+            await until_woken(self._wakeup, due, clock)
             while self.look():  # noqa: ASYNC110 -- all else has its turn, and nothing is waited for
                 await asyncio.sleep(0)
 
@@ -172,7 +172,7 @@ class Reconciler(ObjectWriter, Generic[K]):
     def _compare_later(self, key: Key) -> None:
         if key in self._kept:
             self._changed[key] = None
-            self._news.set()
+            self._wakeup.set()
 
     def _stored(self, key: Key) -> K | None:
         return self._kept.get(key)
@@ -180,11 +180,11 @@ class Reconciler(ObjectWriter, Generic[K]):
     def _differs(self, key: Key) -> bool:
         if (kept := self._kept.get(key)) is None:
             return False
-        demand = self._ask(kept)
-        if demand.surplus or demand.removable:
+        desired = self._ask(kept)
+        if desired.surplus or desired.removable:
             return True
         may_create = not self._creations.is_resting(kept.meta, self._clock.monotonic())
-        return bool(may_create and self._missing(kept, demand)) or self._status(kept, demand) != kept.status
+        return bool(may_create and self._missing(kept, desired)) or self._status(kept, desired) != kept.status
 
     def _settled(self, key: Key) -> None:
         if (kept := self._kept.get(key)) is None:
@@ -194,8 +194,8 @@ class Reconciler(ObjectWriter, Generic[K]):
         if (due := self._creations.next_due(key)) is not None:
             self._awake.set(key, due)
 
-    def _ended(self, key: Key) -> None:  # noqa: ARG002 -- news, whichever object it is of
-        self._news.set()
+    def _ended(self, key: Key) -> None:  # noqa: ARG002 -- each end is a reason to look
+        self._wakeup.set()
 
     def _acknowledge(self, written: bytes) -> None:
         answer = self._decode(written)
@@ -206,9 +206,9 @@ class Reconciler(ObjectWriter, Generic[K]):
     def _ask(self, kept: K) -> DesiredState:
         """Compute the desired state now: for an object that is being deleted, a status that says so."""
         if kept.meta.deletion_timestamp is None:
-            return self._demand(kept)
+            return self._desired_state(kept)
         return DesiredState(
-            names=(), there=(), status=lambda _problem: self._last_words(kept), next_look=None
+            names=(), there=(), status=lambda _problem: self._final_status(kept), next_look=None
         )
 
     async def _write_difference(self, key: Key) -> None:
@@ -220,11 +220,11 @@ class Reconciler(ObjectWriter, Generic[K]):
         """
         if (kept := self._kept.get(key)) is None:
             return
-        demand = self._ask(kept)
+        desired = self._ask(kept)
         resting = self._creations.is_resting(kept.meta, self._clock.monotonic())
-        missing = [] if resting else self._missing(kept, demand)
+        missing = [] if resting else self._missing(kept, desired)
         if len(missing) > _FEW and kept.status.get("observedGeneration") != kept.meta.generation:
-            status = self._status(kept, demand)
+            status = self._status(kept, desired)
             async with self.turn(kept.meta):  # before the Reservations, which take seconds
                 await self._replace_status(kept.meta, status)
             self._events.record(kept.meta, kept.status, status)
@@ -267,7 +267,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         """Try refused creations of a namespace again soon, as its quotas have changed."""
         for key, until in self._creations.shorten_rests(namespace, self._clock.monotonic()):
             self._awake.set(key, until)
-            self._news.set()
+            self._wakeup.set()
 
     def _is_there(self, kept: K) -> bool:
         known = self._kept.get(kept.key)
@@ -287,9 +287,9 @@ class Reconciler(ObjectWriter, Generic[K]):
             self._creations.note(kept.key, name, self._clock.monotonic())
         return None
 
-    def _missing(self, kept: K, demand: DesiredState) -> list[str]:
-        return self._creations.missing(kept.key, demand.names, demand.there, self._clock.monotonic())
+    def _missing(self, kept: K, desired: DesiredState) -> list[str]:
+        return self._creations.missing(kept.key, desired.names, desired.there, self._clock.monotonic())
 
-    def _status(self, kept: K, demand: DesiredState) -> dict[str, Any]:
+    def _status(self, kept: K, desired: DesiredState) -> dict[str, Any]:
         problem = self._creations.problems.get(kept.key, "")
-        return demand.status(problem if self._missing(kept, demand) else "")
+        return desired.status(problem if self._missing(kept, desired) else "")

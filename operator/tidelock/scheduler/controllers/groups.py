@@ -21,7 +21,7 @@ class GroupController(Reconciler[ReservationGroup]):
         super().__init__(context, ledger, RESERVATIONGROUPS, decode_group)
         ledger.groups.on_change(self._compare_later)
 
-    def _demand(self, kept: ReservationGroup) -> DesiredState:
+    def _desired_state(self, kept: ReservationGroup) -> DesiredState:
         group, now = self._group(kept), self._clock.now()
         over = kept.finished_at is not None or missed_deadline(kept, group, now)
         return DesiredState(
@@ -29,11 +29,11 @@ class GroupController(Reconciler[ReservationGroup]):
             there=group.members if group is not None else (),
             status=partial(render_group, kept, group, now),
             next_look=kept.removable_at,
-            surplus=_given_in_vain(kept, group),
+            surplus=_unwanted_members(kept, group),
             removable=kept.removable_at is not None and kept.removable_at <= now,
         )
 
-    def _last_words(self, kept: ReservationGroup) -> dict[str, Any]:
+    def _final_status(self, kept: ReservationGroup) -> dict[str, Any]:
         return render_leaving_group(kept, self._clock.now())
 
     def _group(self, kept: ReservationGroup) -> Group | None:
@@ -46,7 +46,7 @@ class GroupController(Reconciler[ReservationGroup]):
         return kept.manifest(name, kept.waited(self._clock.now()))
 
 
-def _given_in_vain(kept: ReservationGroup, group: Group | None) -> list[ReservationInfo]:
+def _unwanted_members(kept: ReservationGroup, group: Group | None) -> list[ReservationInfo]:
     """List the members that hold capacity though their group was rejected: a late request created one.
 
     The manager has read that it gets nothing, and has gone elsewhere.

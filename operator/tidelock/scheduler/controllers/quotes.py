@@ -14,7 +14,7 @@ from tidelock.model.meta import Key
 from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.object_writer import ObjectWriter
-from tidelock.scheduler.actions.tasks import until_news
+from tidelock.scheduler.actions.tasks import until_woken
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.dry_run import DryRunResult, render_dry_run
 
@@ -32,7 +32,7 @@ class QuoteController(ObjectWriter):
         self._waiting: dict[Key, None] = {}
         self._ends: Timers[Key] = Timers()
         self._answering = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def upsert(self, old: Quote | None, new: Quote) -> None:
         """Take over a quote's newest version."""
@@ -60,7 +60,7 @@ class QuoteController(ObjectWriter):
         """Answer for ever, from the moment at which the cluster is known."""
         await started.wait()
         while True:
-            await until_news(self._news, self._ends.next(), self._clock)
+            await until_woken(self._wakeup, self._ends.next(), self._clock)
             self._waiting |= dict.fromkeys(self._ends.pop_due(self._clock.now()))
             while self._waiting:
                 key = next(iter(self._waiting))
@@ -83,7 +83,7 @@ class QuoteController(ObjectWriter):
     def _compare_later(self, key: Key) -> None:
         if key in self._quotes:
             self._waiting[key] = None
-            self._news.set()
+            self._wakeup.set()
 
     def _acknowledge(self, written: bytes) -> None:
         answer = decode_quote(written)

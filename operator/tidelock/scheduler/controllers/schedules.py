@@ -20,7 +20,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
         super().__init__(context, ledger, RESERVATIONSCHEDULES, decode_schedule)
         self._begun: dict[str, float] = {}  # by uid; the status may be behind, and the reservation gone
         self._listed = False
-        ledger.schedules.on_change(self._hear)
+        ledger.schedules.on_change(self._note_window)
 
     def upsert(self, old: ReservationSchedule | None, new: ReservationSchedule) -> None:
         """Take over a schedule's newest version, and the windows that its status names."""
@@ -38,7 +38,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
         self._listed = True
         self._ledger.schedules.note_all()
 
-    def _hear(self, schedule: OwnerReference, entry: ReservationInfo) -> None:
+    def _note_window(self, schedule: OwnerReference, entry: ReservationInfo) -> None:
         """Note that a window has changed, and which window was the last to begin."""
         key, start = Key(entry.key.namespace, schedule.name), entry.reservation.start_at
         self._ledger.note_start(entry, unacknowledged=self._is_unacknowledged(schedule, entry))
@@ -67,7 +67,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
             return False
         return kept.last_start(now) < start
 
-    def _demand(self, kept: ReservationSchedule) -> DesiredState:
+    def _desired_state(self, kept: ReservationSchedule) -> DesiredState:
         windows, now = self._ledger.schedules.windows(kept.meta.uid), self._clock.now()
         plan = plan_windows(kept, windows, self._begun.get(kept.meta.uid, 0.0), now)
         starts = (plan.next, *(entry.reservation.start_at for entry in windows))
@@ -79,7 +79,7 @@ class ScheduleController(Reconciler[ReservationSchedule]):
             surplus=plan.surplus,
         )
 
-    def _last_words(self, kept: ReservationSchedule) -> dict[str, Any]:
+    def _final_status(self, kept: ReservationSchedule) -> dict[str, Any]:
         return render_leaving_schedule(kept, self._clock.now())
 
     def _manifest(self, kept: ReservationSchedule, name: str) -> dict[str, Any]:

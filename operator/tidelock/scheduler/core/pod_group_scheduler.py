@@ -99,7 +99,7 @@ class PodGroupScheduler:
         self._waiting_pods = waiting_pods
         self._extenders = extenders
         self._on_plugin_failure = on_plugin_failure
-        self._news: tuple[WorkQueue[Any], ...] = (ledger.holdings.changes, cache.nominator.ended)
+        self._capacity_changes: tuple[WorkQueue[Any], ...] = (ledger.holdings.changes, cache.nominator.ended)
         self._nominated: dict[Key, PreEnqueue] = {}  # groups for which evictions free capacity
 
     def place_together(self, first: QueuedPodInfo, now: float) -> list[Outcome]:
@@ -260,12 +260,12 @@ class PodGroupScheduler:
 
     def _announcements(self) -> tuple[int, list[dict[Hashable, Any]]]:
         """Return the count of freed capacity, and the changes that the queue does not know yet."""
-        return self._cache.columns.freed, [queue.copy() for queue in self._news]
+        return self._cache.columns.freed, [queue.copy() for queue in self._capacity_changes]
 
     def _withdraw_announcements(self, before: tuple[int, list[dict[Hashable, Any]]]) -> None:
         """Announce nothing of a trial that was undone, as no capacity has come free."""
         self._cache.columns.freed, earlier = before
-        for queue, items in zip(self._news, earlier, strict=True):
+        for queue, items in zip(self._capacity_changes, earlier, strict=True):
             queue.clear()
             queue.update(items)
 

@@ -79,16 +79,16 @@ class DefragmentationController:
         return not (self._awaited or self._urgent or self._ledger.nominations.planned)
 
     def step(self, now: float) -> None:
-        """Go on with the plans of which there is news, and look for one."""
+        """Go on with the plans that have changed, and look for one."""
         if self.idle:
             return
         at = self._steady.at(now)
         due = self.next_due()
         if due is None or due > now:
             return
-        news = [entry.key for entry in self._ledger.nominations.planned.take()]
+        changed = [entry.key for entry in self._ledger.nominations.planned.take()]
         urgent, self._urgent = self._urgent, {}
-        for key in (*news, *urgent):
+        for key in (*changed, *urgent):
             if (entry := self._ledger.entries.get(key)) is not None and entry.plan is not None:
                 self._follow(entry, entry.plan, now)
         due = self.next_due()

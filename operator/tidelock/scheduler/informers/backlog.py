@@ -54,7 +54,7 @@ class Backlog:
                     self._nodes[namespace].append(node_name)
                     self._awaited[node_name] += 1
 
-    def hear_one(self, now: float) -> Iterable[str]:
+    def process_one(self, now: float) -> Iterable[str]:
         """Process the next pod, and return the nodes that can be judged since then."""
         namespace, queue = next(iter(self._left.items()))
         placed = self._cache.get(queue.popleft().pod.uid)

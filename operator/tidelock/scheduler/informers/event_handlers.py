@@ -113,7 +113,7 @@ class EventHandlers:
         self._backlog.gather(self.clock.now())
         for name in self.ledger.holdings.nodes_with_reservations():
             self.settle_unseen(name)
-        self._hear(_AT_ONCE)
+        self._process_backlog(_AT_ONCE)
         self.wake()
 
     @property
@@ -126,13 +126,13 @@ class EventHandlers:
     def catch_up(self) -> None:
         """Process some of the pods that were bound before the start, if it is their turn."""
         if self._backlog and self.clock.monotonic() >= self._rests_until:
-            self._hear(_SLICE)
+            self._process_backlog(_SLICE)
 
-    def _hear(self, seconds: float) -> None:
+    def _process_backlog(self, seconds: float) -> None:
         """Process pods for some seconds, but at least one, and judge the nodes with no pods left."""
         end = start = self.clock.monotonic()
         while self._backlog and end <= start + seconds:
-            for name in self._backlog.hear_one(self.clock.now()):
+            for name in self._backlog.process_one(self.clock.now()):
                 self.settle_unseen(name)
             end = self.clock.monotonic()
         self._rests_until = end + (end - start)

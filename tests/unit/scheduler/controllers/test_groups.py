@@ -434,13 +434,13 @@ async def test_a_fault_of_the_controller_is_in_the_status_of_the_group_and_pause
 ) -> None:
     """Regression: the fault was only an event, and each change of the group led to a retry at once."""
     scene, tries = Scene(), list[float]()
-    demand = scene.controller._demand
+    desired = scene.controller._desired_state
 
     def fails(kept: ReservationGroup) -> DesiredState:
         tries.append(scene.shell.clock.monotonic())
         raise LookupError("a bug")
 
-    monkeypatch.setattr(scene.controller, "_demand", fails)
+    monkeypatch.setattr(scene.controller, "_desired_state", fails)
     scene.ask(pendingDeadlineSeconds=3600)
     async with scene.open():
         for _ in range(3):
@@ -457,7 +457,7 @@ async def test_a_fault_of_the_controller_is_in_the_status_of_the_group_and_pause
             await scene.go_on()
         assert [round(each) for each in tries] == [0, 1, 3, 7]
         assert scene.api.verbs.count("PUT") == versions  # the same status is not written again
-        monkeypatch.setattr(scene.controller, "_demand", demand)
+        monkeypatch.setattr(scene.controller, "_desired_state", desired)
         scene.shell.clock.advance(60)
         scene.see()
         await scene.go_on()

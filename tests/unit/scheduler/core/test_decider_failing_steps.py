@@ -38,8 +38,10 @@ async def test_a_status_that_cannot_be_rendered_does_not_block_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell = Shell(node("node-a", cpu="8"))
-    news = shell.publisher._news
-    monkeypatch.setattr(shell.publisher, "_news", lambda entry: 1 / 0 if entry.key == BAD else news(entry))
+    difference = shell.publisher._status_difference
+    monkeypatch.setattr(
+        shell.publisher, "_status_difference", lambda entry: 1 / 0 if entry.key == BAD else difference(entry)
+    )
     for name in ("a", "bad", "c"):
         shell.store_reservation(name, owner=name)
     shell.step()
