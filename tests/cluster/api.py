@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from copy import copy
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
@@ -74,6 +75,16 @@ class Api:
     def merge(self, path: str, patch: Manifest) -> Manifest:
         """Merge a patch into an object. None removes a field."""
         return self._request("PATCH", path, patch, _MERGE_PATCH)
+
+    def forbidden(self, path: str, patch: Manifest) -> str:
+        """Try a patch without storing it, and return why it is forbidden, or an empty text."""
+        try:
+            self.merge(f"{path}?dryRun=All", patch)
+        except RefusedError as refused:
+            if refused.status != HTTPStatus.FORBIDDEN:
+                raise
+            return str(refused)
+        return ""
 
     def apply(self, path: str, manifest: Manifest) -> Manifest:
         """Apply a manifest as GitOps tools do: create the object, or update the existing one."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster.api import Api
+from cluster.binder_server import reviewing_operator
 from cluster.crds import install_crds
 from cluster.operator_process import Launch, OperatorProcess
 from cluster.world import World
@@ -67,6 +68,15 @@ def private_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalC
     with start_cluster(tmp_path_factory.mktemp("private"), controller_manager=False, kwok=False) as cluster:
         install_crds(cluster)
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def reviewing(
+    private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OperatorProcess]:
+    """Run the operator with the webhooks that review every binding and allocation by another client."""
+    with reviewing_operator(private_cluster, tmp_path_factory.mktemp("reviewing")) as process:
+        yield process
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The admission webhook reviews every binding, and the operator reports pods that bypass it."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
@@ -12,7 +11,6 @@ from cluster.binder_server import (
     BY_STOCK,
     bind,
     bound_nodes,
-    reviewing_operator,
     stock_scheduler,
 )
 from cluster.operator_process import OperatorProcess
@@ -21,15 +19,6 @@ from devcluster import LocalCluster, wait_for
 
 REFUSALS = 'tidelock_admission_reviews_total{verdict="refused"}'
 VIOLATIONS = 'tidelock_reservation_violations_total{policy="Keep"}'
-
-
-@pytest.fixture(scope="module")
-def reviewing(
-    private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    """Run the operator with the webhook that reviews every binding by another client."""
-    with reviewing_operator(private_cluster, tmp_path_factory.mktemp("reviewing")) as process:
-        yield process
 
 
 @pytest.mark.parametrize("uid", [True, False])

@@ -7,23 +7,13 @@ import pytest
 
 from cluster.accelerators import Accelerators, claiming_from, devices_of
 from cluster.api import Manifest, RefusedError
-from cluster.binder_server import reviewing_operator
 from cluster.live import Live, Lock, Node
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
-from devcluster import LocalCluster, wait_for
+from devcluster import wait_for
 
 VIOLATIONS = 'tidelock_reservation_violations_total{policy="Move"}'
 EXEMPT = "kube-system"
-
-
-@pytest.fixture(scope="module")
-def reviewing(
-    private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    """Run the operator with the webhook that reviews every allocation by another client."""
-    with reviewing_operator(private_cluster, tmp_path_factory.mktemp("reviewing-devices")) as process:
-        yield process
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 It also limits a client with a stolen token of the operator.
 """
 
-from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
-from cluster.api import Api, Manifest, RefusedError
+from cluster.api import Api, Manifest
 from cluster.live import Pod
 from cluster.world import World
 from devcluster import wait_for
@@ -77,17 +76,6 @@ def pod(private_world: World) -> Pod:
     return made
 
 
-def refusal(api: Api, pod: Pod, patch: Manifest) -> str:
-    """Try a patch without storing it, and return why it is forbidden, or an empty text."""
-    try:
-        api.merge(f"{pod.path}/status?dryRun=All", patch)
-    except RefusedError as refused:
-        if refused.status != HTTPStatus.FORBIDDEN:
-            raise
-        return str(refused)
-    return ""
-
-
 def test_the_operator_writes_only_its_own_parts_of_a_pod(
     pod: Pod, private_kubeconfig: Path, private_world: World
 ) -> None:
@@ -99,10 +87,10 @@ def test_the_operator_writes_only_its_own_parts_of_a_pod(
         told = f"{word}the operator writes"
         # The API server enforces a new policy only after a moment.
         wait_for(
-            lambda patch=patch: refusal(operator, pod, patch),  # type: ignore[misc]
+            lambda patch=patch: operator.forbidden(f"{pod.path}/status", patch),  # type: ignore[misc]
             until=lambda text, told=told: told in text,  # type: ignore[misc]
             what=f"{name} to be refused",
         )
-        assert refusal(private_world.api, pod, patch) == ""
+        assert private_world.api.forbidden(f"{pod.path}/status", patch) == ""
     for patch in OWN.values():
-        assert refusal(operator, pod, patch) == ""
+        assert operator.forbidden(f"{pod.path}/status", patch) == ""

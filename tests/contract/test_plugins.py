@@ -106,6 +106,15 @@ def state_of_now() -> CycleState:
     return state
 
 
+def prepared(
+    factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
+) -> tuple[Plugin, CycleState, Snapshot]:
+    """Return a plugin in a new scene, with the state and the snapshot of a decision about a pod."""
+    scene = world()
+    scene.columns.vector(wanting.requests)
+    return factory(scene.handle, {}), state_of_now(), Snapshot.of(scene.columns)
+
+
 class Run:
     """All results of a plugin for a pod before a node is chosen."""
 
@@ -160,19 +169,16 @@ def test_a_plugin_answers_for_every_node_whatever_is_missing(
 def test_a_plugin_that_skips_all_pods_of_a_kind_does_so_in_every_cluster(
     factory: PluginFactory, wanting: Pod
 ) -> None:
-    told = set()
+    answers = set()
     for world in WORLDS.values():
-        scene = world()
-        plugin, state = factory(scene.handle, {}), state_of_now()
-        scene.columns.vector(wanting.requests)
-        snapshot = Snapshot.of(scene.columns)
+        plugin, state, snapshot = prepared(factory, world, wanting)
         filters = plugin.pre_filter(state, wanting, snapshot) if isinstance(plugin, PreFilter) else SUCCESS
         scores = SUCCESS
         if isinstance(plugin, PreScore):
             scores = plugin.pre_score(state, wanting, snapshot, snapshot.indexes)
-        told.add((filters == SKIP_ALIKE, scores == SKIP_ALIKE))
+        answers.add((filters == SKIP_ALIKE, scores == SKIP_ALIKE))
 
-    assert len(told) == 1
+    assert len(answers) == 1
 
 
 @every_plugin
@@ -181,10 +187,7 @@ def test_a_plugin_that_skips_all_pods_of_a_kind_does_so_in_every_cluster(
 def test_the_answer_whether_preemption_may_help_is_equal_for_one_node_and_for_many(
     factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
 ) -> None:
-    scene = world()
-    plugin, state = factory(scene.handle, {}), state_of_now()
-    scene.columns.vector(wanting.requests)
-    snapshot = Snapshot.of(scene.columns)
+    plugin, state, snapshot = prepared(factory, world, wanting)
     if isinstance(plugin, PreFilter) and plugin.pre_filter(state, wanting, snapshot).code is Code.SKIP:
         return
     if isinstance(plugin, Filter):
@@ -199,10 +202,7 @@ def test_the_answer_whether_preemption_may_help_is_equal_for_one_node_and_for_ma
 def test_a_plugin_returns_equal_results_for_one_node_and_for_many(
     factory: PluginFactory, world: Callable[[], Scene], wanting: Pod
 ) -> None:
-    scene = world()
-    plugin, state = factory(scene.handle, {}), state_of_now()
-    scene.columns.vector(wanting.requests)
-    snapshot = Snapshot.of(scene.columns)
+    plugin, state, snapshot = prepared(factory, world, wanting)
     rows = range(len(snapshot))
     skipped = isinstance(plugin, PreFilter) and plugin.pre_filter(state, wanting, snapshot).code is Code.SKIP
     if isinstance(plugin, Filter) and not skipped:

@@ -1,6 +1,6 @@
 """Small clusters with claims, volumes, storage classes and drivers, for the volume plugins."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -22,7 +22,7 @@ from storage import (
     volume,
 )
 from tidelock.cluster.placed import Placed
-from tidelock.framework.api import PreFilter
+from tidelock.framework.api import Code, PreFilter
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -327,3 +327,16 @@ def moved(
     comer, goal = data.draw(pods("comer", sources)), data.draw(st.sampled_from(world.nodes)).name
     plugin.add_pod(judged.state, judged.pod, Placed(comer, goal, assumed=True), judged.snapshot)
     return World(world.nodes, [*placed, (comer, goal)], world.stored)
+
+
+def assert_filtered(
+    judged: Judgement, world: World, reasons: Callable[[World, Pod, Node], Sequence[str]]
+) -> None:
+    """Assert that each node is ruled out by the reasons of a rule, and a pod is skipped only without any."""
+    expected = {each.name: tuple(reasons(world, judged.pod, each)) for each in world.nodes}
+    if judged.status.code is Code.SKIP:
+        assert not any(expected.values())
+        return
+    assert judged.fitting == {name for name, why in expected.items() if not why}
+    for name, why in expected.items():
+        assert not why or judged.reasons(name) == why

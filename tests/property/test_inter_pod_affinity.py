@@ -2,15 +2,11 @@
 
 from collections.abc import Callable
 
-import numpy as np
 from hypothesis import given, settings
 
+from property.changes import assert_changes_count
 from property.neighbours import DICE, Dice
 from property.oracles import inter_pod_affinity as oracle
-from tidelock.cluster.placed import Placed
-from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import Code
-from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
 from tidelock.plugins.inter_pod_affinity import InterPodAffinity
 
@@ -51,30 +47,6 @@ def test_scores_match_the_formula(dice: Dice) -> None:
 @given(DICE)
 @settings(deadline=None)
 def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(dice: Dice) -> None:
-    """Check added and removed pods on a subset of the nodes, and that the original state is unchanged."""
     world, wanting = dice.world(neighbour(dice), most=4), neighbour(dice)("web-0")
-    gone = dice.some(world.placed, 0, 3)
     come = [(neighbour(dice)(f"new-{index}"), dice.one(*world.nodes).name) for index in range(2)]
-    scene = world.scene()
-    snapshot, state = Snapshot.of(scene.columns), CycleState()
-    plugin = InterPodAffinity(scene.handle, {})
-    if plugin.pre_filter(state, wanting, snapshot).code is Code.SKIP:
-        return
-    before = plugin.filter(state, wanting, snapshot)
-    narrow, tried = snapshot.take(np.array(dice.some(range(len(world.nodes)), 1, 5))), state.clone()
-
-    plugin.filter(tried, wanting, narrow)
-    for other, home in gone:
-        plugin.remove_pod(tried, wanting, Placed(other, home, assumed=False), narrow)
-    for other, home in come:
-        plugin.add_pod(tried, wanting, Placed(other, home, assumed=False), narrow)
-
-    changed = oracle.verdicts(world.without(*gone).with_pods(*come), wanting)
-    expected = [changed[each.name] == oracle.MATCHES for each in narrow.nodes]
-    assert plugin.filter(tried, wanting, narrow).tolist() == expected
-    for place, each in enumerate(narrow.nodes):
-        if changed[each.name]:
-            assert plugin.reasons(tried, wanting, narrow, place) == (changed[each.name],)
-    assert np.array_equal(plugin.filter(state.clone(), wanting, snapshot), before), (
-        "the original state has changed"
-    )
+    assert_changes_count(dice, world, InterPodAffinity, wanting, come, oracle.verdicts)

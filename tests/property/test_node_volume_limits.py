@@ -13,7 +13,6 @@ from storage import drop, put
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
 from tidelock.plugins.node_volume_limits.plugin import NodeVolumeLimits
-from unit.plugins.scene import Judgement
 
 SOURCES = disks.CLAIM_SOURCES
 WORLDS = disks.worlds(SOURCES, disks.OF_A_DRIVER)
@@ -22,7 +21,7 @@ WORLDS = disks.worlds(SOURCES, disks.OF_A_DRIVER)
 @given(WORLDS, disks.pods("web-0", SOURCES))
 @settings(deadline=None)
 def test_all_nodes_are_filtered_as_one_node_at_a_time(world: World, wanting: Pod) -> None:
-    assert_like(world.scene().judge(NodeVolumeLimits, wanting), world)
+    disks.assert_filtered(world.scene().judge(NodeVolumeLimits, wanting), world, oracle.reasons)
 
 
 @given(WORLDS, WORLDS, disks.pods("web-0", SOURCES), st.data())
@@ -53,7 +52,7 @@ def test_counts_follow_events_in_any_order(
         scene.cache.assume(other, node_name)
 
     judged = scene.judging(plugin, wanting)
-    assert_like(judged, world)
+    disks.assert_filtered(judged, world, oracle.reasons)
 
 
 @given(WORLDS, disks.pods("web-0", SOURCES), st.data())
@@ -64,14 +63,4 @@ def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(
     judged = world.scene().judge(NodeVolumeLimits, wanting)
     if judged.status.code is not Code.SUCCESS:
         return
-    assert_like(judged, disks.moved(data, judged, world, SOURCES))
-
-
-def assert_like(judged: Judgement, world: World) -> None:
-    expected = {each.name: oracle.reasons(world, judged.pod, each) for each in world.nodes}
-    if judged.status.code is Code.SKIP:
-        assert not any(expected.values())
-        return
-    assert judged.fitting == {name for name, why in expected.items() if not why}
-    for name, why in expected.items():
-        assert not why or judged.reasons(name) == why
+    disks.assert_filtered(judged, disks.moved(data, judged, world, SOURCES), oracle.reasons)

@@ -3,17 +3,14 @@
 from collections.abc import Callable
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from builders import node, pod
+from property.changes import assert_changes_count
 from property.neighbours import DICE, HOSTNAME, ZONE, Dice, Json, World, without_none
 from property.oracles import pod_topology_spread as oracle
-from tidelock.cluster.placed import Placed
-from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code
-from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod, SpreadConstraint
 from tidelock.model.selectors import LabelSelector
 from tidelock.model.workloads import Service
@@ -108,32 +105,9 @@ def test_default_constraints_count_the_pods_of_the_services(dice: Dice) -> None:
 @given(DICE)
 @settings(deadline=None)
 def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(dice: Dice) -> None:
-    """Check added and removed pods on a subset of the nodes, and that the original state is unchanged."""
     world, wanting = dice.world(neighbour(dice)), spreading_pod(dice, "DoNotSchedule")
-    gone = dice.some(world.placed, 0, 3)
     come = [(dice.pod(f"new-{index}"), dice.one(*world.nodes).name) for index in range(dice.one(1, 2, 3))]
-    scene = world.scene()
-    snapshot, state = Snapshot.of(scene.columns), CycleState()
-    plugin = PodTopologySpread(scene.handle, {})
-    plugin.pre_filter(state, wanting, snapshot)
-    before = plugin.filter(state, wanting, snapshot)
-    narrow, tried = snapshot.take(np.array(dice.some(range(len(world.nodes)), 1, 5))), state.clone()
-
-    plugin.filter(tried, wanting, narrow)
-    for other, home in gone:
-        plugin.remove_pod(tried, wanting, Placed(other, home, assumed=False), narrow)
-    for other, home in come:
-        plugin.add_pod(tried, wanting, Placed(other, home, assumed=False), narrow)
-
-    changed = oracle.verdicts(world.without(*gone).with_pods(*come), wanting)
-    expected = [changed[each.name] == oracle.MATCHES for each in narrow.nodes]
-    assert plugin.filter(tried, wanting, narrow).tolist() == expected
-    for place, each in enumerate(narrow.nodes):
-        if changed[each.name]:
-            assert plugin.reasons(tried, wanting, narrow, place) == (changed[each.name],)
-    assert np.array_equal(plugin.filter(state.clone(), wanting, snapshot), before), (
-        "the original state has changed"
-    )
+    assert_changes_count(dice, world, PodTopologySpread, wanting, come, oracle.verdicts)
 
 
 def test_the_formula_rates_emptier_domains_higher() -> None:

@@ -9,7 +9,6 @@ from property.oracles import volume_restrictions as oracle
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
 from tidelock.plugins.volume_restrictions import VolumeRestrictions
-from unit.plugins.scene import Judgement
 
 WORLDS = disks.worlds(flavour=disks.OF_ONE_POD)
 
@@ -21,7 +20,7 @@ def test_all_nodes_are_filtered_as_one_node_at_a_time(world: World, wanting: Pod
     refusal = oracle.refusal(world, wanting)
     assert judged.status.reasons == ((refusal,) if refusal else ())
     if not refusal:
-        assert_like(judged, world)
+        disks.assert_filtered(judged, world, oracle.reasons)
 
 
 @given(WORLDS, disks.pods("web-0"), st.data())
@@ -33,14 +32,4 @@ def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(
     judged = world.scene().judge(VolumeRestrictions, wanting)
     if judged.status.code is not Code.SUCCESS:
         return
-    assert_like(judged, disks.moved(data, judged, world))
-
-
-def assert_like(judged: Judgement, world: World) -> None:
-    expected = {each.name: oracle.reasons(world, judged.pod, each) for each in world.nodes}
-    if judged.status.code is Code.SKIP:
-        assert not any(expected.values())
-        return
-    assert judged.fitting == {name for name, why in expected.items() if not why}
-    for name, why in expected.items():
-        assert not why or judged.reasons(name) == why
+    disks.assert_filtered(judged, disks.moved(data, judged, world), oracle.reasons)
