@@ -57,14 +57,14 @@ class Component:
             raise DevClusterError(f"{self.name} runs already.")
         record(self.directory, self.name, spawn(self.command, self.log))
 
-    def wait_healthy(self, timeout: float = _START_TIMEOUT) -> None:
+    def wait_healthy(self) -> None:
         """Wait until the program reports that it is healthy, and raise at once if it has ended."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + _START_TIMEOUT
         while not self.healthy():
             if not self.running:
                 raise self._failure("ended at its start")
             if time.monotonic() >= deadline:
-                raise self._failure(f"is not healthy after {timeout:g} s")
+                raise self._failure(f"is not healthy after {_START_TIMEOUT:g} s")
             time.sleep(_POLL_INTERVAL)
 
     def healthy(self) -> bool:

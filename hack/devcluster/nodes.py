@@ -15,12 +15,10 @@ def add_kwok_node(
     name: str,
     *,
     cpu: str = "3900m",
-    memory: str = "16Gi",
-    pods: int = 110,
     labels: Mapping[str, str] | None = None,
     timeout: float = 60.0,
 ) -> None:
-    """Create a node of this allocatable size, and wait until it is Ready and takes pods.
+    """Create a node of 16Gi and 110 pods, and wait until it is Ready and takes pods.
 
     `timeout` is in seconds.
 
@@ -29,7 +27,7 @@ def add_kwok_node(
             taint that a new node gets, for example because kube-controller-manager does not run.
 
     """
-    cluster.kubectl("create", "-f", "-", input=json.dumps(_manifest(name, cpu, memory, pods, labels or {})))
+    cluster.kubectl("create", "-f", "-", input=json.dumps(_manifest(name, cpu, labels or {})))
     wait_until_ready(cluster, name, timeout)
 
 
@@ -48,8 +46,8 @@ def wait_until_ready(cluster: Cluster, name: str, timeout: float = 60.0) -> None
     )
 
 
-def _manifest(name: str, cpu: str, memory: str, pods: int, labels: Mapping[str, str]) -> dict[str, Any]:
-    size = {"cpu": cpu, "memory": memory, "pods": str(pods)}
+def _manifest(name: str, cpu: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    size = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -17,10 +17,8 @@ from devcluster.tools import find_program
 class PrometheusServer:
     """Prometheus with some targets, as a context. It ends when this process ends for any reason."""
 
-    def __init__(
-        self, directory: Path, targets: Sequence[str], job: str = "nodes", scrape_seconds: int = 1
-    ) -> None:
-        """Prepare the server. Targets are host:port, scraped at /metrics as one job."""
+    def __init__(self, directory: Path, targets: Sequence[str], job: str = "nodes") -> None:
+        """Prepare the server. Targets are host:port, scraped at /metrics as one job each second."""
         directory.mkdir(parents=True, exist_ok=True)
         (port,) = free_ports(1)
         self.url = f"http://{HOST}:{port}"
@@ -28,10 +26,7 @@ class PrometheusServer:
         configuration.write_text(
             yaml.safe_dump(
                 {
-                    "global": {
-                        "scrape_interval": f"{scrape_seconds}s",
-                        "scrape_timeout": f"{scrape_seconds}s",
-                    },
+                    "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
                     "scrape_configs": [
                         {
                             "job_name": job,

@@ -40,7 +40,6 @@ AFFINITY: Manifest = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringEx
 ARGS = ["run", "--log-format", "json"]
 EGRESS = "NetworkPolicy/tidelock-calls: spec.egress[0].ports"
 PEERS = "NetworkPolicy/tidelock-metrics: spec.ingress[0].from"
-KEEP = {"helm.sh/resource-policy": "keep"}
 CRDS = [
     f"CustomResourceDefinition/{each}.tidelock.dev"
     for each in (

@@ -93,7 +93,7 @@ class Cluster:
 @given(cluster=CLUSTER, tenants=TENANTS)
 @example(
     cluster=(1, 1),
-    tenants=[Tenant("team-0", 1, 0, 0, 2), Tenant("team-1", 1, 0, 2, 4), Tenant("team-2", 3, 0, 0, 3)],
+    tenants=_THREE_TEAMS,
 )
 def test_the_queue_grants_capacity_by_progressive_filling(
     cluster: tuple[int, int], tenants: list[Tenant]

@@ -36,18 +36,11 @@ class LeaseThread(Leadership):
 
     """
 
-    def __init__(
-        self,
-        lease: Lease,
-        client: KubeClient,
-        *,
-        patience: float,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, lease: Lease, client: KubeClient, *, patience: float) -> None:
         self.epoch = lease.epoch
         self._lease, self._client = lease, client
-        self._patience, self._clock = patience, clock
-        self._turned = clock()
+        self._patience = patience
+        self._turned = time.monotonic()
         self.on_lost: Callable[[], None] = lambda: None
 
     @asynccontextmanager
@@ -97,7 +90,7 @@ class LeaseThread(Leadership):
             LeaseLostError: another process has the Lease, or it was not renewed in time.
 
         """
-        self._turned = self._clock()
+        self._turned = time.monotonic()
         beats = asyncio.create_task(self._beat())
         try:
             await self._in_thread(self._keep())
@@ -118,11 +111,11 @@ class LeaseThread(Leadership):
 
     async def _beat(self) -> NoReturn:
         while True:
-            self._turned = self._clock()
+            self._turned = time.monotonic()
             await asyncio.sleep(_BEAT)
 
     def _turns(self) -> bool:
-        still = self._clock() - self._turned
+        still = time.monotonic() - self._turned
         if still < self._patience:
             return True
         logger.error("the event loop stands still, the Lease runs out", extra={"seconds": round(still, 1)})
