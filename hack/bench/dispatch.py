@@ -338,13 +338,24 @@ def compare(
     return played
 
 
-def told(played: Sequence[Played]) -> str:
+def table(played: Sequence[Played]) -> str:
     """Format the figures as a table."""
     rows = [
-        ("nodes", "wanted", "", "sent", "found no room", "waited there", "wait p50", "p99", "in use", "held")
+        (
+            "nodes",
+            "wanted",
+            "",
+            "sent",
+            "found no capacity",
+            "waited there",
+            "wait p50",
+            "p99",
+            "in use",
+            "held",
+        )
     ]
     for setting, without, having in played:
-        for name, tally in (("without locks", without), ("with locks", having)):
+        for name, tally in (("without reservations", without), ("with reservations", having)):
             rows.append(
                 (
                     str(setting.nodes),
@@ -364,7 +375,7 @@ def told(played: Sequence[Played]) -> str:
 
 def plot(played: Sequence[Played], members: int, file: Path) -> None:
     """Draw the shares of stranded jobs, of GPUs in use and of held GPUs over the load."""
-    canvas = Canvas(figsize=(9, 3.6), layout="constrained")
+    canvas = Canvas(figsize=(9, 4.4), layout="constrained")
     stranded, used = canvas.subplots(1, 2)
     sizes = sorted({each.setting.nodes for each in played})
     for size, style in zip(sizes, ("-", "--", ":", "-."), strict=False):
@@ -372,20 +383,27 @@ def plot(played: Sequence[Played], members: int, file: Path) -> None:
         loads = [_PERCENT * each.setting.load for each in chosen]
         clusters = f"{members} clusters of {size // members} nodes"
         for pod_counts, label, colour in (
-            ([each.without for each in chosen], "without locks", "#868e96"),
-            ([each.having for each in chosen], "with locks", "#0b7285"),
+            ([each.without for each in chosen], "without reservations", "#868e96"),
+            ([each.having for each in chosen], "with reservations", "#0b7285"),
         ):
             look = {"marker": "o", "linestyle": style, "color": colour, "label": f"{label}, {clusters}"}
             stranded.plot(loads, [_PERCENT * _share(tally) for tally in pod_counts], **look)
             used.plot(loads, [_PERCENT * tally.used for tally in pod_counts], **look)
         both = [_PERCENT * (each.having.used + each.having.held) for each in chosen]
-        used.plot(loads, both, linestyle=style, color="#66d9e8", label=f"and held by locks, {clusters}")
-    stranded.set_ylabel("sent, and no room there, %")
+        used.plot(
+            loads,
+            both,
+            linestyle=style,
+            color="#66d9e8",
+            label=f"in use or held, with reservations, {clusters}",
+        )
+    stranded.set_ylabel("jobs that found no capacity where sent, %")
     used.set_ylabel("GPUs in use, %")
     for axis in (stranded, used):
         axis.set_xlabel("GPUs wanted, % of all")
         axis.grid(alpha=0.3)
-        axis.legend(fontsize="x-small")
+    # Below both, as lines go through every part of a small one.
+    canvas.legend(*used.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize="small")
     canvas.savefig(file, dpi=110)
 
 
@@ -432,7 +450,7 @@ def main(arguments: Sequence[str]) -> int:
     except TraceError as error:
         parser.error(str(error))
     played = compare(machines, shapes, settings, options.members)
-    print(told(played))
+    print(table(played))
     for setting, without, having in played:
         subject = (
             f"{options.members} clusters of {setting.nodes // options.members} nodes, {setting.load:.0%}"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.dispatch import Play, Played, Setting, Tally, main, told
+from bench.dispatch import Play, Played, Setting, Tally, main, table
 from bench.members import Job, Member
 from tidelock.simulation.cluster import VirtualClock
 from tidelock.simulation.traces import TracedPod
@@ -70,12 +70,12 @@ def test_a_reservation_for_a_job_that_never_arrives_expires() -> None:
 
 
 def test_the_table_shows_results_with_and_without_reservations() -> None:
-    table = told(
+    text = table(
         [Played(SETTING, Tally(200, 20, [1.0, 9.0], [80.0], 0.8), Tally(200, 0, [1.0], [], 0.8, 0.05))]
     )
-    assert "10.00%" in table
-    assert "80 s" in table
-    assert "5.00%" in table
+    assert "10.00%" in text
+    assert "80 s" in text
+    assert "5.00%" in text
 
 
 def test_missing_traces_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
