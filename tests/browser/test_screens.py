@@ -113,7 +113,7 @@ async def test_the_state_and_the_nearest_end_of_each_reservation_are_shown(page:
         ("uncommitted", "Active AwaitingCommit", "commit due in 1", "AwaitingCommit: to be committed"),
         ("growing", "Active ResizePending", "ends in 5", "ResizePending: 0/3 nodes"),
         ("lent", "Active Lent", "ends in 5", ""),
-        ("violated", "Active Violated", "ends in 5", "RoomTaken: pod shop/intruder took"),
+        ("violated", "Active Violated", "ends in 5", "CapacityTaken: pod shop/intruder took"),
         ("cordoned", "Active NodeCordoned", "ends in 5", "NodeCordoned: node"),
         ("planned", "Planned", "begins in 1h5", "Planned: cpu 1, memory 2Gi held"),
         ("renewed", "Active", "lease lapses in ", ""),

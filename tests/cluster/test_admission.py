@@ -119,7 +119,7 @@ def test_a_static_pod_that_takes_reserved_capacity_is_named_in_the_violated_cond
     private_cluster.kubectl("create", *kubelet, "-f", "-", input=yaml.safe_dump(static))
 
     text = f"pod {private_world.namespace}/static took cpu 1 reserved on {node.name}"
-    assert reservation.until_condition("Violated", "True", "RoomTaken")["message"] == text
+    assert reservation.until_condition("Violated", "True", "CapacityTaken")["message"] == text
     assert reservation.until_condition("Active", "False", "Violated")["message"] == text
     assert reservation.status()["resources"] == {"cpu": "2"}
     wait_for(lambda: "Violated" in private_world.event_reasons(reservation), what="the event", timeout=30)

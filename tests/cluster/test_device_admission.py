@@ -76,7 +76,7 @@ def test_a_claim_that_takes_a_reserved_device_past_admission_is_named(
         assert allocate(claim, accelerators, node, held) == ""
         taken = f"device {accelerators.driver}/{node.name}/{held} reserved on {node.name}"
         text = f"claim {EXEMPT}/{claim.name} took {taken}"
-        assert reservation.until_condition("Violated", "True", "RoomTaken")["message"] == text
+        assert reservation.until_condition("Violated", "True", "CapacityTaken")["message"] == text
         wait_for(lambda: "Violated" in private_world.event_reasons(reservation), what="the event", timeout=30)
         assert reviewing.metrics()[VIOLATIONS] == violations + 1
         assert "devices" not in reservation.status()

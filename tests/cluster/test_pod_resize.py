@@ -12,7 +12,7 @@ def test_a_pod_that_grows_into_reserved_capacity_violates_the_reservation_until_
     reservation = world.active_reservation("web-0", "3", node)
     pod.ask_for("2")
     text = f"pod {pod.namespace}/{pod.name} took cpu 1 reserved on {node.name}"
-    assert reservation.until_condition("Violated", "True", "RoomTaken")["message"] == text
+    assert reservation.until_condition("Violated", "True", "CapacityTaken")["message"] == text
     assert reservation.status()["resources"] == {"cpu": "2"}
     pod.ask_for("1")
     reservation.until_condition("Active", "True", "Restored")

@@ -11,7 +11,7 @@ def test_a_pod_that_the_kubelet_refuses_no_longer_violates_a_reservation(stage: 
     reservation = stage.active_reservation("web-0", "300m", node)
     node.kubelet.freeze()
     pods = [stage.pod(name, "700m", nodeName=node.name) for name in ("one", "other")]
-    violation = reservation.until_condition("Violated", "True", "RoomTaken")["message"]
+    violation = reservation.until_condition("Violated", "True", "CapacityTaken")["message"]
     assert any(f"{pod.namespace}/{pod.name}" in violation for pod in pods)
     reservation.until_condition("Active", "False", "Violated")
 

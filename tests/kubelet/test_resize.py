@@ -57,7 +57,7 @@ def test_a_deferred_resize_counts_and_violates_a_reservation_until_it_is_withdra
 
     pod.ask_for("900m")
     pod.until_resize(lambda s: pending(s, "Deferred"), "be deferred")
-    told = reservation.until_condition("Violated", "True", "RoomTaken")["message"]
+    told = reservation.until_condition("Violated", "True", "CapacityTaken")["message"]
     assert f"{pod.namespace}/grower" in told
 
     pod.ask_for("300m")

@@ -19,7 +19,7 @@ def test_a_static_pod_that_takes_reserved_capacity_violates_the_reservation_unti
     }
     file = node.kubelet.static_pods / "static.yaml"
     file.write_text(yaml.safe_dump(manifest))
-    told = reservation.until_condition("Violated", "True", "RoomTaken")["message"]
+    told = reservation.until_condition("Violated", "True", "CapacityTaken")["message"]
     assert f"pod {stage.namespace}/static-{node.name} took cpu" in told
     assert reservation.status()["resources"] == {"cpu": "300m"}
 

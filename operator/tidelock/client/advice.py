@@ -92,7 +92,7 @@ ADVICE: Mapping[str, Advice] = MappingProxyType(
         reasons.NODE_LOST: Advice("Active", "its node is gone", _AGAIN),
         reasons.OVERCOMMITTED: Advice("Active", "its node has shrunk", _AGAIN),
         reasons.VIOLATED: Advice("Active", "a pod or a claim has taken a part of the capacity", _AGAIN),
-        reasons.ROOM_TAKEN: Advice("Violated", "the pod or claim that has taken it is named", _ADMIN),
+        reasons.CAPACITY_TAKEN: Advice("Violated", "the pod or claim that has taken it is named", _ADMIN),
         reasons.PREEMPTED: Advice("Active", "a pod of higher priority has taken it", _AGAIN),
         reasons.MOVE_PLANNED: Advice(
             "MovePlanned", "a few pods must move first", "approve the plan by its token"

@@ -167,7 +167,7 @@ def test_active_reservations_past_their_end_are_wrong() -> None:
 
 def test_violated_reservations_are_noted() -> None:
     plain = active_json("a")
-    plain["status"]["conditions"] = [condition("Violated", "True", "RoomTaken", "x")]
+    plain["status"]["conditions"] = [condition("Violated", "True", "CapacityTaken", "x")]
     assert reservations_finding([lock(plain)], NOW).level is Severity.NOTE
 
 

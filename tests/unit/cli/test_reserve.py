@@ -166,6 +166,6 @@ def test_a_violated_reservation_is_reported_with_the_violating_pod() -> None:
     plain = active_json("new")
     plain["status"]["conditions"] = [
         condition("Active", "False", "Violated", "gone"),
-        condition("Violated", "True", "RoomTaken", "pod shop/x took cpu 1"),
+        condition("Violated", "True", "CapacityTaken", "pod shop/x took cpu 1"),
     ]
-    assert Seen(lock(plain)).why == "RoomTaken: pod shop/x took cpu 1"
+    assert Seen(lock(plain)).why == "CapacityTaken: pod shop/x took cpu 1"

@@ -40,7 +40,7 @@ def test_the_conditions_name_the_intruder_and_deny_the_guarantee(ledger: LedgerS
     intrude(ledger, 2000)
     told = conditions(entry)
     text = "pod shop/intruder took cpu 1 reserved on node-a"
-    assert (told["Violated"]["status"], told["Violated"]["reason"]) == ("True", "RoomTaken")
+    assert (told["Violated"]["status"], told["Violated"]["reason"]) == ("True", "CapacityTaken")
     assert told["Violated"]["message"] == told["Active"]["message"] == text
     assert (told["Active"]["status"], told["Active"]["reason"]) == ("False", "Violated")
     assert told["Ready"]["status"] == "False"

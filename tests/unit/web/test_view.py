@@ -164,7 +164,7 @@ def test_problems_of_reservations_are_marked() -> None:
     rows = {row.name: (row.marks, row.why.partition(":")[0], row.trouble) for row in core.page().reservations}
     assert rows == {
         "shop/on-a": (("NodeCordoned",), "NodeCordoned", True),
-        "shop/on-b": (("Violated",), "RoomTaken", True),
+        "shop/on-b": (("Violated",), "CapacityTaken", True),
         "shop/on-d": (("ResizePending",), "ResizePending", False),  # it has what it had before
         "shop/late": (("DeadlineExceeded",), "DeadlineExceeded", True),
         "shop/bad": (("InvalidSpec",), "InvalidSpec", True),

@@ -167,7 +167,7 @@ def _aspects(entry: ReservationInfo) -> Iterator[_Aspect]:
     if entry.phase is Phase.EXPIRED:
         yield "Expired", True, entry.reason, entry.message
     if entry.violation:
-        yield "Violated", True, reasons.ROOM_TAKEN, entry.violation
+        yield "Violated", True, reasons.CAPACITY_TAKEN, entry.violation
     yield from _occupancy(entry)
     yield from _lending(entry)
     if lapsed:
