@@ -110,7 +110,7 @@ def _sections(path: str, schema: Schema, shown: dict[str, str]) -> Iterator[str]
         )
         for name, field in schema["properties"].items()
     ]
-    parts.append(_table(("field", "type", "default", "bounds", "what it is"), rows))
+    parts.append(_table(("field", "type", "default", "bounds", "description"), rows))
     if rules := _messages(schema):
         parts.append("\n".join(f"- *{rule}*" for rule in rules))
     yield "\n\n".join(parts)
@@ -232,7 +232,7 @@ def metrics_page(families: Iterable[Family]) -> str:
         (f"`{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.text)
         for each in sorted(families, key=lambda each: (not each.name.startswith("tidelock"), each.name))
     ]
-    return f"{_METRICS}\n{_table(('metric', 'type', 'labels', 'what it is'), rows)}\n"
+    return f"{_METRICS}\n{_table(('metric', 'type', 'labels', 'description'), rows)}\n"
 
 
 def reasons_page() -> str:

@@ -31,8 +31,8 @@ RACES, WAITING, EVENNESS, RESERVATIONS, DECISIONS, GAPS = _paragraphs(
     is the relation of the scheduler's node to the profile's. It is the same node, another one of equal or
     lower score, or one that a filter rules out.
 
-    A gap is a time without news of pods or nodes, from the last news to the next. No mean over time covers
-    it, and pods that were bound in it are not compared.
+    A gap is a time without contact to the API server, from its last response to the next. No mean over time
+    covers it, and pods that were bound in it are not compared.
     """
 )
 

@@ -1,4 +1,4 @@
-"""Times without news from the API server: lost watches, and a process that stood still."""
+"""Times without contact to the API server: lost watches, and a process that stood still."""
 
 from tidelock.shadow.results import Gap
 
@@ -31,7 +31,7 @@ class Gaps:
         Args:
             now: the instant of this look.
             looked: the instant of the last one.
-            lost_since: when the last news came if a watch is lost now, or None.
+            lost_since: when the last response came if a watch is lost now, or None.
             reason: why it is lost.
 
         """

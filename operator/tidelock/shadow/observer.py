@@ -94,7 +94,7 @@ class Observer:
     def look(self, lost_since: float | None = None, reason: str = "") -> None:
         """Look at everything that lasts: waiting pods, levels and capacity. Call it in regular intervals.
 
-        `lost_since` is when the last news came if a watch is lost now, with the reason for that.
+        `lost_since` is when the last response came if a watch is lost now, with the reason for that.
         """
         if not self.begun:
             return

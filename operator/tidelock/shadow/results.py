@@ -32,7 +32,7 @@ class ShadowOptions:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time without news from the API server, which no figure covers."""
+    """A time without contact to the API server, which no figure covers."""
 
     begun: float
     ended: float

@@ -100,7 +100,7 @@ def test_bindings_of_a_list_after_a_lost_watch_are_missed() -> None:
     assert trace.results.run.pods == 2
 
 
-def test_a_gap_counts_from_the_last_news_and_no_mean_covers_it() -> None:
+def test_a_gap_counts_from_the_last_response_and_no_mean_covers_it() -> None:
     trace = two_nodes()
     trace.create("waits", "9")
     trace.at(20)

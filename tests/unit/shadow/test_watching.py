@@ -42,14 +42,14 @@ def test_live_watches_are_not_lost() -> None:
     assert watches.lost(NOW) == (None, "")
 
 
-def test_a_lost_watch_is_lost_since_its_last_news() -> None:
+def test_a_lost_watch_is_lost_since_its_last_response() -> None:
     broken = reflector(lost=Unreachable("gone"), silent=20.0)
     since, reason = Watches([reflector(silent=5.0), broken]).lost(NOW)
     assert since == pytest.approx(NOW - 20, abs=1)
     assert reason == "Unreachable"
 
 
-def test_a_list_that_is_under_way_is_no_news() -> None:
+def test_a_list_that_is_under_way_is_no_response() -> None:
     assert Watches([reflector(synced=False)]).lost(NOW)[1] == "listing"
 
 
