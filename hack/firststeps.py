@@ -158,7 +158,7 @@ def main(arguments: Sequence[str]) -> int:
         "--empty-caches", action="store_true", help="download and build everything: ten minutes or more"
     )
     options = parser.parse_args(arguments)
-    told = circumstances(empty_caches=options.empty_caches)
+    machine = circumstances(empty_caches=options.empty_caches)
     with tempfile.TemporaryDirectory(prefix="tidelock-first-steps-") as name:
         folder = Path(name)
         try:
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str]) -> int:
         except StepError as error:
             say(str(error))
             return 1
-    print(f"\n{told}, {os.getloadavg()[0]:.1f} at the end\n\n{shown(reached)}")
+    print(f"\n{machine}, {os.getloadavg()[0]:.1f} at the end\n\n{shown(reached)}")
     return 0
 
 

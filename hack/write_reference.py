@@ -157,21 +157,21 @@ def _json(value: object) -> str:
 
 def _bounds(field: Schema) -> str:
     """Describe the bounds of a value in words."""
-    told: list[str] = []
+    parts: list[str] = []
     if "minimum" in field or "maximum" in field:
-        told.append(_range(field.get("minimum"), field.get("maximum")))
+        parts.append(_range(field.get("minimum"), field.get("maximum")))
     for limit, unit in _COUNTS.items():
         least, most = field.get(f"min{limit}"), field.get(f"max{limit}")
         if least is not None or most is not None:
-            told.append(f"{_range(least, most)} {unit}")
+            parts.append(f"{_range(least, most)} {unit}")
     if pattern := field.get("pattern"):
-        told.append(_WORDS.get(pattern) or f"`{pattern}`")
-    told += [f"*{message}*" for message in _messages(field)]
+        parts.append(_WORDS.get(pattern) or f"`{pattern}`")
+    parts += [f"*{message}*" for message in _messages(field)]
     for key, what in (("items", "each"), ("additionalProperties", "a value")):
         inner = field.get(key)
         if inner and "properties" not in inner and (bounds := _bounds(inner)):
-            told.append(f"{what}: {bounds}")
-    return "; ".join(told)
+            parts.append(f"{what}: {bounds}")
+    return "; ".join(parts)
 
 
 def _range(least: float | None, most: float | None) -> str:

@@ -107,8 +107,10 @@ def table(growths: Sequence[Growth], sizes: Sequence[int]) -> str:
     rows = [("plugins", "pods", *(f"{size} nodes" for size in sizes), "grows with", "target", "load")]
     for growth in growths:
         rates = [f"{growth.per_second[size]:.0f}/s" if size in growth.per_second else "" for size in sizes]
-        told = ("", growth.note, "") if growth.note else (growth.power, growth.verdict, f"{growth.load:.1f}")
-        rows.append((growth.workload, _kind(growth.alike), *rates, *told))
+        fitted = (
+            ("", growth.note, "") if growth.note else (growth.power, growth.verdict, f"{growth.load:.1f}")
+        )
+        rows.append((growth.workload, _kind(growth.alike), *rates, *fitted))
     return columns(rows)
 
 

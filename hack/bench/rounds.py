@@ -130,8 +130,8 @@ async def _drain(client: KubeClient, scenario: Scenario, contestant: Contestant,
         "launch to first bound": instants[0] - launch,
         "launch to last bound": instants[-1] - launch,
     }
-    told, when = await _await_events(client, scenario.pods)
-    result.values |= {"events told": told, "first bound to all events": when - instants[0]}
+    events, when = await _await_events(client, scenario.pods)
+    result.values |= {"events told": events, "first bound to all events": when - instants[0]}
     result.values |= _costs(program, start_cpu, scenario.pods)
     return result
 
@@ -174,13 +174,13 @@ async def _await_events(client: KubeClient, pods: int) -> tuple[int, float]:
 
     Returns the number of pods with an event, and when the last change of the number was seen.
     """
-    told, since = 0, time.perf_counter()
-    while told < pods and time.perf_counter() - since < _EVENTS_PATIENCE:
+    events, since = 0, time.perf_counter()
+    while events < pods and time.perf_counter() - since < _EVENTS_PATIENCE:
         await asyncio.sleep(_LOOK_AGAIN)
-        now_told = await scheduled_events(client)
-        if now_told > told:
-            told, since = now_told, time.perf_counter()
-    return told, since
+        now_there = await scheduled_events(client)
+        if now_there > events:
+            events, since = now_there, time.perf_counter()
+    return events, since
 
 
 def _costs(program: Component, start_cpu: float, pods: int) -> dict[str, float]:

@@ -180,11 +180,11 @@ def written(page: str, screens: dict[str, list[str]]) -> str:
 
 def differences(page: str, screens: dict[str, list[str]]) -> list[str]:
     """Return the lines of a page that would change by more than varying parts, as a diff."""
-    told, found = (
+    expected, found = (
         [" ".join(_VARYING.sub("…", line).split()) for line in text.splitlines()]
         for text in (page, written(page, screens))
     )
-    return list(difflib.unified_diff(told, found, "the page", "this run", lineterm="", n=0))
+    return list(difflib.unified_diff(expected, found, "the page", "this run", lineterm="", n=0))
 
 
 def main() -> int:

@@ -43,14 +43,14 @@ class Cluster:
 
     def _age(self) -> str:
         """Return advice if this kubectl is too old, as its own errors do not mention it."""
-        told = subprocess.run(
+        output = subprocess.run(
             [self._kubectl[0], "version", "--client", "--output=json"],
             capture_output=True,
             text=True,
             timeout=_KUBECTL_TIMEOUT,
             check=False,
         ).stdout
-        found = re.search(r'"gitVersion": *"v(1\.(\d+)\.\S+)"', told)
+        found = re.search(r'"gitVersion": *"v(1\.(\d+)\.\S+)"', output)
         if found is None or int(found[2]) >= _OLDEST_KUBECTL:
             return ""
         return f"; kubectl {found[1]} is too old: install 1.{_OLDEST_KUBECTL} or later"

@@ -77,8 +77,8 @@ def answered(case: Case, seen: Seen) -> bool:
             status.conditions or status.phase
         )
     if case.resource is PODS and seen.spec is not None and seen.spec.scheduler_name == SCHEDULER:
-        told = any(each.type == "PodScheduled" for each in status.conditions or ())
-        return bool(seen.spec.node_name) or told or status.phase in {"Succeeded", "Failed"}
+        judged = any(each.type == "PodScheduled" for each in status.conditions or ())
+        return bool(seen.spec.node_name) or judged or status.phase in {"Succeeded", "Failed"}
     return True
 
 

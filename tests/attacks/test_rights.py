@@ -35,8 +35,8 @@ def stays(pod: Pod) -> None:
 
 def refused(reservation: Lock) -> str:
     """Wait until a reservation reports that it needs a quota, and return the message."""
-    told: str = reservation.until_condition("Active", "False", "QuotaExceeded")["message"]
-    return told
+    message: str = reservation.until_condition("Active", "False", "QuotaExceeded")["message"]
+    return message
 
 
 def bold_at_once(tenant: Tenant, node: Node) -> Lock:
@@ -167,7 +167,7 @@ def test_the_api_server_refuses_preemption_under_a_quota_with_policy_never(
     del operator
     tenant_a.quota("strict", preemptionPolicy="Never")
 
-    def told() -> str:
+    def refusal() -> str:
         path = f"{RESERVATIONS.collection(tenant_a.namespace)}?dryRun=All"
         try:
             tenant_a.api.post(path, tenant_a.manifest(preemptionPolicy=BOLD["preemptionPolicy"]))
@@ -176,7 +176,7 @@ def test_the_api_server_refuses_preemption_under_a_quota_with_policy_never(
         return ""
 
     wait_for(
-        told,
+        refusal,
         until=lambda text: (
             "requested: preemptionPolicy=PreemptLowerPriority, limited: preemptionPolicy=Never" in text
         ),

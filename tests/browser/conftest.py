@@ -39,13 +39,13 @@ async def page(context: BrowserContext) -> AsyncIterator[Page]:
     """Yield a tab, and check at the end that no unexpected error occurred in it."""
     troubles: list[str] = []
 
-    def told(message: ConsoleMessage) -> None:
+    def note(message: ConsoleMessage) -> None:
         # The browser itself logs requests that were refused or got no answer.
         if message.type == "error" and "Failed to load resource" not in message.text:
             troubles.append(message.text)
 
     made = await context.new_page()
-    made.on("console", told)
+    made.on("console", note)
     made.on("pageerror", lambda error: troubles.append(str(error)))
     yield made
     assert troubles == []

@@ -33,10 +33,10 @@ def world(private_world: World, impatient_operator: OperatorProcess) -> World:
 def earmarked(reservation: Lock, node: str) -> None:
     """Wait until a reservation has an earmark on a node."""
 
-    def told(found: Manifest) -> bool:
+    def has_earmark(found: Manifest) -> bool:
         return bool(found.get("status", {}).get("queue", {}).get("earmark") == node)
 
-    reservation.until(told, f"have an earmark on {node}")
+    reservation.until(has_earmark, f"have an earmark on {node}")
 
 
 def notes(world: World) -> list[str]:

@@ -40,11 +40,11 @@ def test_the_leader_is_the_endpoint_of_the_service(extender: Extender, private_c
     api = Api(private_cluster.kubeconfig)
     path = SLICES.item(SERVICE, SYSTEM_NAMESPACE)
 
-    def told() -> Manifest:  # the slice of an earlier operator can still exist
+    def current() -> Manifest:  # the slice of an earlier operator can still exist
         found = _found(api, path)
         return found if found and [port["port"] for port in found["ports"]] == [extender.port] else {}
 
-    slice_ = wait_for(told, what="the EndpointSlice of this operator", timeout=60)
+    slice_ = wait_for(current, what="the EndpointSlice of this operator", timeout=60)
     assert slice_["metadata"]["labels"]["kubernetes.io/service-name"] == SERVICE
     assert [each["addresses"] for each in slice_["endpoints"]] == [[ADDRESS]]
 

@@ -86,17 +86,18 @@ def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active(
     until_gated(operator, 0)
 
 
-def until_told(pod: Pod, *words: str) -> str:
+def until_message(pod: Pod, *words: str) -> str:
     """Wait until the condition of a gated pod contains these words, and return its message."""
 
-    def told(stored: Manifest) -> Manifest:
+    def pod_scheduled(stored: Manifest) -> Manifest:
         return condition(stored["status"], "PodScheduled")
 
     found = pod.until(
-        lambda stored: all(word in told(stored).get("message", "") for word in words), f"be told {words}"
+        lambda stored: all(word in pod_scheduled(stored).get("message", "") for word in words),
+        f"have a message with {words}",
     )
-    assert (told(found)["status"], told(found)["reason"]) == ("False", "SchedulingGated")
-    return str(told(found)["message"])
+    assert (pod_scheduled(found)["status"], pod_scheduled(found)["reason"]) == ("False", "SchedulingGated")
+    return str(pod_scheduled(found)["message"])
 
 
 def notes(world: World, pod: Pod) -> list[str]:
@@ -112,20 +113,20 @@ def test_the_condition_of_a_gated_pod_names_its_reservation_and_the_reason(
     """A gated pod had no condition and no event, whether its reservation was missing, pending or expired."""
     node = world.node(cpu="1")
     pod = world.pod(metadata=REQUIRE)
-    missing = until_told(pod, "none names this pod")
+    missing = until_message(pod, "none names this pod")
 
     reservation = world.reservation(cpu="2", node=node, expireAt=in_seconds(600), retention="Retain")
-    pending = until_told(pod, f"{reservation.name}, which is Pending: InsufficientCapacity")
+    pending = until_message(pod, f"{reservation.name}, which is Pending: InsufficientCapacity")
 
     reservation.edit(expireAt=in_seconds(0.5))
-    expired = until_told(pod, f"{reservation.name} is Expired since ", "spec.expireAt has passed")
+    expired = until_message(pod, f"{reservation.name} is Expired since ", "spec.expireAt has passed")
     reservation.delete()
     reservation.until_gone()
     wait_for(
         lambda: notes(world, pod), until={missing, pending, expired}.issubset, what="an event of each reason"
     )
     assert sorted(notes(world, pod)) == sorted((missing, pending, expired))
-    assert until_told(pod, "is Expired since") == expired
+    assert until_message(pod, "is Expired since") == expired
 
     world.reservation(cpu="1", node=node)
     assert pod.until_bound() == node.name
@@ -137,9 +138,9 @@ def test_the_condition_mentions_the_reservation_once_the_gates_are_removed(
     """The condition still named the scheduling gates after they had been removed."""
     pod = world.pod(metadata=REQUIRE, schedulingGates=GATES)
     until_gated(operator, 1)
-    until_told(pod, "non-empty scheduling gates")
+    until_message(pod, "non-empty scheduling gates")
     gates_of(pod)
-    until_told(pod, "none names this pod")
+    until_message(pod, "none names this pod")
 
 
 def test_a_gated_pod_that_is_deleted_is_forgotten(world: World, operator: OperatorProcess) -> None:

@@ -22,11 +22,11 @@ def until_phase(group: Live, phase: str) -> Manifest:
 
 
 def until_refused(group: Live, text: str) -> Manifest:
-    def told(found: Manifest) -> bool:
+    def says(found: Manifest) -> bool:
         conditions = found["status"].get("conditions", [])
         return any(each["type"] == "Active" and text in each["message"] for each in conditions)
 
-    status: Manifest = group.until(told, f"be told {text!r}")["status"]
+    status: Manifest = group.until(says, f"have a message with {text!r}")["status"]
     return status
 
 

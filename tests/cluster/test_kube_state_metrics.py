@@ -97,7 +97,7 @@ def condition(kind: str, status: str) -> Json:
     }
 
 
-def told(port: int, **which: str) -> dict[str, float]:
+def samples(port: int, **which: str) -> dict[str, float]:
     """Scrape the samples of one object, without the labels that all of them have."""
     with urlopen(f"http://{HOST}:{port}/metrics") as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
@@ -143,9 +143,9 @@ def test_a_reservation_has_samples_of_its_phase_end_amounts_and_owner(
     }
 
     found = wait_for(
-        lambda: told(port, reservation="web-0", namespace=private_world.namespace),
+        lambda: samples(port, reservation="web-0", namespace=private_world.namespace),
         lambda seen: "reservation_info{node=node-a,owner=pod/web-0}" in seen,
-        what="the lock to be told of",
+        what="the lock to be scraped",
     )
 
     assert found.pop("reservation_created{}") > 0
@@ -156,9 +156,9 @@ def test_a_waiting_reservation_has_no_samples_of_a_node_or_an_end(private_world:
     private_world.reservation("web-1").merge({"status": {"phase": "Pending", "owner": "pod/web-1"}}, "status")
 
     found = wait_for(
-        lambda: told(port, reservation="web-1", namespace=private_world.namespace),
+        lambda: samples(port, reservation="web-1", namespace=private_world.namespace),
         lambda seen: seen.get("reservation_status_phase{phase=Pending}"),
-        what="the lock to be told of",
+        what="the lock to be scraped",
     )
 
     assert found["reservation_info{owner=pod/web-1}"] == 1
@@ -196,9 +196,9 @@ def test_a_water_level_has_samples_of_its_numbers(private_world: World, port: in
     }
 
     found = wait_for(
-        lambda: told(port, waterlevel=name),
+        lambda: samples(port, waterlevel=name),
         lambda seen: "waterlevel_status_sampled_timestamp_seconds{}" in seen,
-        what="the WaterLevel to be told of",
+        what="the WaterLevel to be scraped",
     )
     private_world.api.delete(WATERLEVELS.item(name))
 

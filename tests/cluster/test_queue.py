@@ -10,11 +10,11 @@ from cluster.world import World
 def queue(reservation: Lock, **expected: Any) -> Manifest:
     """Wait until a reservation's status has a queue with these values, and return it."""
 
-    def told(found: Manifest) -> bool:
+    def as_expected(found: Manifest) -> bool:
         known = found.get("status", {}).get("queue", {})
         return bool(known) and expected.items() <= known.items()
 
-    place: Manifest = reservation.until(told, f"be told its place {expected}")["status"]["queue"]
+    place: Manifest = reservation.until(as_expected, f"have the queue position {expected}")["status"]["queue"]
     return place
 
 
@@ -25,15 +25,15 @@ def test_the_status_of_a_waiting_reservation_has_its_position_and_estimated_star
     expires = held.until_phase("Active")["expiresAt"]
     wait: Manifest = {"cpu": "2", "pendingDeadlineSeconds": 600, "ttlSeconds": 60}
     first = world.reservation("first", priority=-900, **wait)
-    told = queue(first)
-    assert told["position"] == told["length"]
-    assert told["place"] == f"{told['position']}/{told['length']}"
-    assert told["estimatedStart"] == expires
+    position = queue(first)
+    assert position["position"] == position["length"]
+    assert position["place"] == f"{position['position']}/{position['length']}"
+    assert position["estimatedStart"] == expires
 
     second = world.reservation("second", priority=-901, **wait)
-    assert queue(second)["position"] == told["position"] + 1
+    assert queue(second)["position"] == position["position"] + 1
     first.delete()
-    queue(second, position=told["position"])
+    queue(second, position=position["position"])
     held.delete()
     assert "queue" not in second.until_phase("Active")
 

@@ -17,11 +17,11 @@ NEXT_YEAR = datetime.now(UTC).year + 1
 _A_WINDOW = 120.0
 
 
-def until_told(schedule: Live, **told: Any) -> Manifest:
-    def as_told(found: Manifest) -> bool:
-        return all(found["status"].get(name) == value for name, value in told.items())
+def until_status(schedule: Live, **expected: Any) -> Manifest:
+    def as_expected(found: Manifest) -> bool:
+        return all(found["status"].get(name) == value for name, value in expected.items())
 
-    status: Manifest = schedule.until(as_told, f"tell {told}")["status"]
+    status: Manifest = schedule.until(as_expected, f"have the status {expected}")["status"]
     return status
 
 
@@ -47,7 +47,7 @@ def window(world: World, schedule: Live, start: str, place: int = 0) -> Lock:
 def test_windows_are_planned_ahead_by_the_clocks_of_the_zone(world: World) -> None:
     node = world.node(cpu="2")
     schedule = world.schedule(schedule="30 2 1 1,7 *", timeZone="Asia/Tokyo", ahead=2)
-    status = until_told(schedule, planned=2, active=0)
+    status = until_status(schedule, planned=2, active=0)
     # 2:30 in Tokyo is 17:30 on the day before.
     starts = {f"{NEXT_YEAR - 1}-12-31T17:30:00Z", f"{NEXT_YEAR}-06-30T17:30:00Z"}
     assert {each["startAt"] for each in status["windows"]} == starts
@@ -61,13 +61,13 @@ def test_windows_are_planned_ahead_by_the_clocks_of_the_zone(world: World) -> No
     assert stored["metadata"]["ownerReferences"][0]["uid"] == schedule.uid
     minutes = int(datetime.fromisoformat(status["nextStart"]).timestamp()) // 60
     assert reservation.name == f"nightly-{minutes}"
-    until_told(schedule, planned=2)
+    until_status(schedule, planned=2)
 
 
 def test_a_window_begins_and_the_next_one_is_planned(world: World) -> None:
     world.node(cpu="8")
     schedule = world.schedule(schedule="* * * * *", durationSeconds=1200)
-    first = window(world, schedule, until_told(schedule, planned=1)["nextStart"])
+    first = window(world, schedule, until_status(schedule, planned=1)["nextStart"])
     begun = wait_for(
         schedule.read,
         until=lambda found: found is not None and found["status"].get("active"),
@@ -82,7 +82,7 @@ def test_a_window_begins_and_the_next_one_is_planned(world: World) -> None:
         first.name,
     )
     schedule.merge({"spec": {"suspend": True}})
-    until_told(schedule, planned=0)
+    until_status(schedule, planned=0)
     until_reason(schedule, "Suspended")
     assert first.status()["phase"] == "Active"
 
@@ -94,7 +94,7 @@ def test_a_window_that_is_no_longer_on_the_schedule_is_deleted(world: World) -> 
     reservation.until_phase("Planned")
     schedule.merge({"spec": {"schedule": "0 12 1 1 *"}})
     reservation.until_gone()
-    moved = until_told(schedule, nextStart=f"{NEXT_YEAR}-01-01T12:00:00Z", planned=1)
+    moved = until_status(schedule, nextStart=f"{NEXT_YEAR}-01-01T12:00:00Z", planned=1)
     assert names(world) == [moved["windows"][0]["name"]]
 
 
@@ -120,7 +120,7 @@ def test_a_quota_that_forbids_the_windows_is_reported(world: World) -> None:
     world.quota(maxLifeSeconds=600, maxPriority=0)
     fits = world.schedule("fits")
     until_reason(fits, "Scheduled")
-    until_told(fits, planned=1)
+    until_status(fits, planned=1)
     told = until_reason(world.schedule("long", durationSeconds=601), "NotMade")
     assert "requested: maxLifeSeconds=601, limited: maxLifeSeconds=600" in told["message"]
 
@@ -142,7 +142,7 @@ def test_a_killed_operator_creates_no_window_twice(launch: Launch, private_world
     operator.kill()
     operator.start()
     operator.ready()
-    status = until_told(schedule, planned=4)
+    status = until_status(schedule, planned=4)
     assert names(world) == sorted(each["name"] for each in status["windows"])
     assert [each["startAt"][:10] for each in status["windows"]] == [
         f"{NEXT_YEAR + years}-01-01" for years in range(4)

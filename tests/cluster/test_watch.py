@@ -52,7 +52,7 @@ class Follower:
     async def delete(self, name: str) -> None:
         await self._client.delete(CONFIG_MAPS.item(name, self._namespace))
 
-    async def tells(self, lines: list[str]) -> None:
+    async def receives(self, lines: list[str]) -> None:
         """Wait until the event handlers have received exactly these events."""
         await eventually(lambda: len(self.journal.lines) >= len(lines))
         assert self.journal.lines == lines
@@ -101,7 +101,7 @@ async def test_changes_arrive_one_by_one(controlplane: Cluster, namespace: str) 
         await follower.delete("a")
         again = await follower.create("a")
 
-        await follower.tells(["synced", f"+{added}", f"{added}>{changed}", f"-{changed}", f"+{again}"])
+        await follower.receives(["synced", f"+{added}", f"{added}>{changed}", f"-{changed}", f"+{again}"])
         assert follower.reflector.relists == 1
 
 
@@ -111,7 +111,7 @@ async def test_an_object_that_leaves_the_selector_is_removed(controlplane: Clust
         await follower.label("a", followed="no")
         back = await follower.label("a", followed="yes")
 
-        await follower.tells(["synced", f"+{added}", f"-{added}", f"+{back}"])
+        await follower.receives(["synced", f"+{added}", f"-{added}", f"+{back}"])
 
 
 async def test_a_list_in_small_pages_is_complete(controlplane: Cluster, namespace: str) -> None:
@@ -120,7 +120,7 @@ async def test_a_list_in_small_pages_is_complete(controlplane: Cluster, namespac
 
     settings = WatchSettings(page_limit=7)
     async with following(controlplane.kubeconfig, namespace, settings) as follower:
-        await follower.tells([*(f"+{thing}" for thing in created), "synced"])
+        await follower.receives([*(f"+{thing}" for thing in created), "synced"])
 
 
 async def test_bookmarks_move_the_resume_point(controlplane: Cluster, namespace: str) -> None:
@@ -132,14 +132,14 @@ async def test_bookmarks_move_the_resume_point(controlplane: Cluster, namespace:
             created.append(await follower.create(f"item-{len(created)}"))
             await asyncio.sleep(0.1)
 
-        await follower.tells(["synced", *(f"+{thing}" for thing in created)])
+        await follower.receives(["synced", *(f"+{thing}" for thing in created)])
         assert follower.reflector.relists == 1
 
 
 async def test_a_restart_of_the_api_server_loses_and_repeats_nothing(private: LocalCluster) -> None:
     async with following(private.kubeconfig, "default") as follower:
         kept, changing = await follower.create("kept"), await follower.create("changing")
-        await follower.tells(["synced", f"+{kept}", f"+{changing}"])
+        await follower.receives(["synced", f"+{kept}", f"+{changing}"])
 
         await asyncio.to_thread(private.apiserver.kill)
         await asyncio.to_thread(private.apiserver.start)
@@ -185,4 +185,4 @@ async def test_a_frozen_api_server_is_noticed_by_its_silence(private: LocalClust
         private.apiserver.thaw()
 
         changed = await follower.label("a", color="blue")
-        await follower.tells(["synced", f"+{added}", f"{added}>{changed}"])
+        await follower.receives(["synced", f"+{added}", f"{added}>{changed}"])

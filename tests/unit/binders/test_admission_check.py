@@ -49,9 +49,9 @@ class Scene(Core):
         return self.guard.admit(each, on, self.clock.now(), **options)
 
     def filter(self, each: Pod, *names: str) -> tuple[str, ...]:
-        return self.told(each, *(names or "ab")).names
+        return self.filtered(each, *(names or "ab")).names
 
-    def told(self, each: Pod, *names: str) -> CheckResult:
+    def filtered(self, each: Pod, *names: str) -> CheckResult:
         found = self.guard.filter(each, names, self.clock.now())
         assert found is not None
         return found
@@ -179,19 +179,19 @@ def test_a_pod_that_requires_its_reservation_is_admitted_only_on_its_node() -> N
     wary = foreign("web-0", annotations={"tidelock.dev/require-reservation": "true"})
     assert scene.admit(wary, "b") == "b: node(s) without the reservation that the pod requires"
     assert scene.filter(wary) == (entry.node,)
-    assert scene.told(wary, "b").hopeless.keys() == {"b"}
+    assert scene.filtered(wary, "b").hopeless.keys() == {"b"}
 
 
 def test_filter_returns_the_nodes_with_capacity_beside_reservations_in_order() -> None:
     scene = Scene(a="2", b="4", c="4")
     scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
-    left = scene.told(foreign("x", "2"), "c", "a", "b", "new")
+    left = scene.filtered(foreign("x", "2"), "c", "a", "b", "new")
     assert left.names == ("c", "b")
     assert left.failed == {"a": "Insufficient cpu beside reservations", "new": "node(s) not seen yet"}
 
 
 def test_evictions_do_not_help_on_a_node_that_is_too_small() -> None:
-    left = Scene(a="1").told(foreign("x", "2"), "a")
+    left = Scene(a="1").filtered(foreign("x", "2"), "a")
     assert (left.failed, left.hopeless) == ({}, {"a": "Insufficient cpu"})
 
 
@@ -258,7 +258,7 @@ def test_a_pod_that_is_being_bound_passes_only_on_its_node() -> None:
     scene = Scene(a="1", b="1")
     one = foreign("x")
     scene.admit(one)
-    left = scene.told(one, "a", "b")
+    left = scene.filtered(one, "a", "b")
     assert (left.names, left.hopeless) == (("a",), {"b": "the pod is being bound to a"})
 
 

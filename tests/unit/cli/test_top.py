@@ -46,7 +46,7 @@ class World:
     def watch(self, path: str) -> asyncio.Queue[bytes | None]:
         return self.events.setdefault(path, asyncio.Queue())
 
-    def tell(self, path: str, kind: str, item: Json, version: int) -> None:
+    def send(self, path: str, kind: str, item: Json, version: int) -> None:
         item["metadata"]["resourceVersion"] = str(version)
         self.watch(path).put_nowait(event(kind, item))
 
@@ -97,16 +97,16 @@ async def test_requests_follow_added_changed_and_deleted_pods(world: World, clus
     assert used(cluster) == {"node-a": 2000}
     second = pod_json("second", requests={"cpu": "500m"}, node_name="node-b")
 
-    world.tell(PODS.collection(), "ADDED", second, 6)
+    world.send(PODS.collection(), "ADDED", second, 6)
     await until(lambda: used(cluster) == {"node-a": 2000, "node-b": 500})
     assert cluster.changed()
     assert not cluster.changed()
 
     larger = pod_json("second", requests={"cpu": "700m"}, node_name="node-b")
-    world.tell(PODS.collection(), "MODIFIED", larger, 7)
+    world.send(PODS.collection(), "MODIFIED", larger, 7)
     await until(lambda: used(cluster) == {"node-a": 2000, "node-b": 700})
 
-    world.tell(PODS.collection(), "DELETED", larger, 8)
+    world.send(PODS.collection(), "DELETED", larger, 8)
     await until(lambda: used(cluster) == {"node-a": 2000})
 
 

@@ -56,11 +56,11 @@ async def test_status_follows_changes(
     watching = asyncio.create_task(status._watch(session, wide=False))
     shown: list[str] = []
 
-    def told() -> bool:
+    def has_batch() -> bool:
         shown.append(capsys.readouterr().out)
         return "batch" in "".join(shown)
 
-    await until(told)
+    await until(has_batch)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     first, *_ = "".join(shown).split("batch")
@@ -140,7 +140,7 @@ async def test_reserve_ends_with_a_planned_reservation(server: ScriptedServer, s
 
 
 @pytest.mark.parametrize(
-    ("deletion", "told"),
+    ("deletion", "text"),
     [
         (answers({}), "reservation/web-0 is deleted"),
         (fails(404, "NotFound"), "reservation/web-0 is gone"),
@@ -157,7 +157,7 @@ async def test_an_interrupted_reserve_deletes_what_it_made(
     server: ScriptedServer,
     session: Session,
     deletion: Answer,
-    told: str,
+    text: str,
 ) -> None:
     fresh = reservation_json("web-0")
     server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(), deletion)
@@ -166,7 +166,7 @@ async def test_an_interrupted_reserve_deletes_what_it_made(
     waiting.cancel()
     with pytest.raises(Failure) as ended:
         await waiting
-    assert str(ended.value) == f"interrupted; {told}"
+    assert str(ended.value) == f"interrupted; {text}"
     assert ended.value.status == 130
     assert server.asked[-1].json["preconditions"] == {"uid": "uid-web-0"}
 
@@ -204,7 +204,7 @@ def moving_json(*, begun: bool = False, other: bool = False, **fields: Any) -> J
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "text"),
     [
         (moving_json(begun=True), "moving 1 pod of node-a: shop/web-1 to node-b"),
         (moving_json(other=True), "not approved, TokenMismatch: of another plan"),
@@ -212,7 +212,7 @@ def moving_json(*, begun: bool = False, other: bool = False, **fields: Any) -> J
     ],
 )
 async def test_approve_waits_until_the_moves_begin(
-    server: ScriptedServer, session: Session, end: Json, told: str
+    server: ScriptedServer, session: Session, end: Json, text: str
 ) -> None:
     patched = moving_json()
     patched["metadata"]["generation"] = 2
@@ -229,25 +229,25 @@ async def test_approve_waits_until_the_moves_begin(
         lambda found: {"mayMove": {"approve": approve.planned_token(found)}},
         lambda found: approve.settled(Seen(found)),
     )
-    assert (late, approve.sentence(Seen(found))) == ("", told)
-    assert approve.begun(Seen(found)) == ("not approved" not in told)
+    assert (late, approve.sentence(Seen(found))) == ("", text)
+    assert approve.begun(Seen(found)) == ("not approved" not in text)
     assert server.asked[1].json["spec"] == {"mayMove": {"approve": "5b1f0a9c3d27"}}
 
 
 @pytest.mark.parametrize(
-    ("plain", "told"),
+    ("plain", "text"),
     [
         (pending_json("hold"), "lets no pods move: set spec.mayMove"),
         (pending_json("hold", mayMove={}), "has no plan of moves to approve, it is Pending: Insufficient"),
     ],
 )
-def test_approve_reports_why_there_is_nothing_to_approve(plain: Json, told: str) -> None:
-    with pytest.raises(Failure, match=told):
+def test_approve_reports_why_there_is_nothing_to_approve(plain: Json, text: str) -> None:
+    with pytest.raises(Failure, match=text):
         approve.planned_token(lock(plain))
 
 
 @pytest.mark.parametrize(
-    ("token", "end", "phase", "told"),
+    ("token", "end", "phase", "text"),
     [
         ("", prepared_json("hold", "uid-hold.1", committed=True), "Active", "committed, it holds until 2027"),
         (
@@ -260,7 +260,7 @@ def test_approve_reports_why_there_is_nothing_to_approve(plain: Json, told: str)
     ],
 )
 async def test_commit_waits_until_the_operator_has_answered(
-    server: ScriptedServer, session: Session, token: str, end: Json, phase: str, told: str
+    server: ScriptedServer, session: Session, token: str, end: Json, phase: str, text: str
 ) -> None:
     """Right after the patch, the operator has not processed it yet."""
     before = prepared_json("hold")
@@ -284,7 +284,7 @@ async def test_commit_waits_until_the_operator_has_answered(
     )
     assert late == ""
     assert (found_lock.status["phase"], Seen(found_lock).decided) == (phase, True)
-    assert commit.sentence(Seen(found_lock)).startswith(told)
+    assert commit.sentence(Seen(found_lock)).startswith(text)
 
 
 async def test_quote_waits_for_the_answer_and_deletes_the_quote(

@@ -90,7 +90,7 @@ class FakeApi:
             "resourceVersion": str(self._version),
         }
         self.objects[name] = {"metadata": metadata, "spec": spec, "status": status}
-        self._tell("ADDED", self.objects[name])
+        self._send_event("ADDED", self.objects[name])
 
     def change(self, name: str, status: Manifest) -> None:
         """Change the status of a reservation."""
@@ -98,16 +98,16 @@ class FakeApi:
         stored = self.objects[name]
         stored["metadata"]["resourceVersion"] = str(self._version)
         stored["status"] = status
-        self._tell("MODIFIED", stored)
+        self._send_event("MODIFIED", stored)
 
     def remove(self, name: str) -> None:
         """Delete a reservation."""
         self._version += 1
         stored = self.objects.pop(name)
         stored["metadata"]["resourceVersion"] = str(self._version)
-        self._tell("DELETED", stored)
+        self._send_event("DELETED", stored)
 
-    def _tell(self, kind: str, stored: Manifest) -> None:
+    def _send_event(self, kind: str, stored: Manifest) -> None:
         event = json.loads(json.dumps({"type": kind, "object": stored}))
         self._history.append(event)
         for stream in self._streams:

@@ -14,7 +14,7 @@ def nominator() -> tuple[Nominator, Columns]:
     return Nominator(columns), columns
 
 
-def told(node_name: str, **fields: Any) -> Pod:
+def pod_nominated_to(node_name: str, **fields: Any) -> Pod:
     """Build a pod with a nomination in its status."""
     return pod(status={"nominatedNodeName": node_name}, **fields)
 
@@ -25,7 +25,7 @@ def names(pods: Any) -> list[str]:
 
 def test_a_nomination_in_a_watch_event_counts() -> None:
     nominated, _ = nominator()
-    nominated.upsert(told("node-a"))
+    nominated.upsert(pod_nominated_to("node-a"))
 
     assert nominated.node_of("uid-web-0") == "node-a"
     assert names(nominated.on("node-a")) == ["web-0"]
@@ -44,19 +44,19 @@ def test_a_nomination_that_is_not_yet_written_survives_other_updates_of_its_pod(
 
 def test_a_newer_nomination_is_not_undone_by_a_late_update() -> None:
     nominated, _ = nominator()
-    nominated.upsert(told("node-a"))
-    nominated.nominate(told("node-a"), "node-b")
-    nominated.upsert(told("node-a", labels={"new": "yes"}))
+    nominated.upsert(pod_nominated_to("node-a"))
+    nominated.nominate(pod_nominated_to("node-a"), "node-b")
+    nominated.upsert(pod_nominated_to("node-a", labels={"new": "yes"}))
 
     assert nominated.node_of("uid-web-0") == "node-b"
 
 
 def test_a_removed_nomination_is_not_restored_by_a_late_update() -> None:
     nominated, columns = nominator()
-    nominated.upsert(told("node-a"))
+    nominated.upsert(pod_nominated_to("node-a"))
     freed = columns.freed
-    nominated.nominate(told("node-a"), "")
-    nominated.upsert(told("node-a", labels={"new": "yes"}))
+    nominated.nominate(pod_nominated_to("node-a"), "")
+    nominated.upsert(pod_nominated_to("node-a", labels={"new": "yes"}))
 
     assert (nominated.node_of("uid-web-0"), list(nominated.nodes)) == ("", [])
     assert columns.freed == freed + 1
@@ -64,13 +64,13 @@ def test_a_removed_nomination_is_not_restored_by_a_late_update() -> None:
 
 def test_a_change_of_the_labels_of_a_nominated_pod_frees_its_capacity() -> None:
     nominated, columns = nominator()
-    before = told("node-a", labels={"app": "db"})
+    before = pod_nominated_to("node-a", labels={"app": "db"})
     nominated.upsert(before)
     freed = columns.freed
-    nominated.upsert(told("node-a", labels={"app": "db"}, annotations={"seen": "yes"}))
+    nominated.upsert(pod_nominated_to("node-a", labels={"app": "db"}, annotations={"seen": "yes"}))
     assert (nominated.ended.take(), columns.freed) == ([], freed)
 
-    nominated.upsert(told("node-a", labels={"app": "web"}))
+    nominated.upsert(pod_nominated_to("node-a", labels={"app": "web"}))
     (ended,) = nominated.ended.take()
     assert (ended.node_name, ended.meta.labels, columns.freed) == ("node-a", {"app": "db"}, freed + 1)
     assert names(nominated.on("node-a")) == ["web-0"]
@@ -78,8 +78,8 @@ def test_a_change_of_the_labels_of_a_nominated_pod_frees_its_capacity() -> None:
 
 def test_another_process_can_change_and_end_a_nomination() -> None:
     nominated, _ = nominator()
-    nominated.upsert(told("node-a"))
-    nominated.upsert(told("node-b"))
+    nominated.upsert(pod_nominated_to("node-a"))
+    nominated.upsert(pod_nominated_to("node-b"))
     assert list(nominated.nodes) == ["node-b"]
 
     nominated.upsert(pod())

@@ -44,7 +44,7 @@ class Scene:
     def __init__(self) -> None:
         self.served = [WATERLEVELS]
         self.starts: list[asyncio.Future[None]] = []
-        self.told: list[str] = []
+        self.signals: list[str] = []
         self.stop, self.started = asyncio.Event(), asyncio.Event()
         self.started.set()
         self._telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- it spreads retries
@@ -60,7 +60,7 @@ class Scene:
     ) -> list[asyncio.Task[None]]:
         """Act as Kopf, which handles the signals itself, and works until it fails or is cancelled."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self.told.append, "took a signal")
+            asyncio.get_running_loop().add_signal_handler(number, self.signals.append, "took a signal")
         insights.watched_resources.update(self.served)
         insights.ready_resources.set()
         fate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -70,7 +70,7 @@ class Scene:
             try:
                 await fate
             except asyncio.CancelledError:
-                self.told.append("ended as it was asked to" if stop_flag.is_set() else "was cut short")
+                self.signals.append("ended as it was asked to" if stop_flag.is_set() else "was cut short")
                 raise
 
         return [asyncio.create_task(work())]
@@ -128,7 +128,7 @@ async def test_signals_set_the_flag_of_the_process_although_kopf_handles_them(sc
         async with asyncio.timeout(PATIENCE):
             await scene.stop.wait()
 
-    assert scene.told == ["ended as it was asked to"]
+    assert scene.signals == ["ended as it was asked to"]
 
 
 async def test_kopf_does_not_start_before_the_first_decision(scene: Scene) -> None:

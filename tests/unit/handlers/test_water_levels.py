@@ -26,14 +26,14 @@ class Noted:
     """Records its calls."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, WaterLevelSpec | None]] = []
+        self.calls: list[tuple[str, WaterLevelSpec | None]] = []
 
     def observe(self, body: Mapping[str, Any], spec: WaterLevelSpec) -> None:
-        self.told.append((body["metadata"]["name"], spec))
+        self.calls.append((body["metadata"]["name"], spec))
 
     def forget(self, name: str, uid: str) -> None:
         assert uid == f"uid-{name}"
-        self.told.append((name, None))
+        self.calls.append((name, None))
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def see(
     for version in seen or (shell.api.objects[PATH],):
         await function(registry, "reconcile")(body=kopf.Body(cast("Any", version)), type=kind)
     await shell.settle()
-    return measuring.told
+    return measuring.calls
 
 
 async def test_the_handler_leaves_no_finalizer(shell: Shell) -> None:

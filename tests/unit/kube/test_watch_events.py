@@ -39,17 +39,17 @@ async def test_an_event_is_delivered_while_the_stream_stays_open(
     class Signal(Journal):
         def __init__(self) -> None:
             super().__init__()
-            self.told = asyncio.Event()
+            self.received = asyncio.Event()
 
         def upsert(self, old: Thing | None, new: Thing) -> None:
             super().upsert(old, new)
-            self.told.set()
+            self.received.set()
 
     server.plays(page(version=5), server.quiet_watch(event("ADDED", pod("a", 6))))
     sink = Signal()
     run = asyncio.create_task(Follower(client, server, sink).reflector.run())
 
-    await asyncio.wait_for(sink.told.wait(), 60)
+    await asyncio.wait_for(sink.received.wait(), 60)
     assert sink.lines == ["synced", "+a@6"]
     run.cancel()
 

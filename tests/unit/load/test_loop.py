@@ -79,8 +79,8 @@ class Bench(LoadLoop):
             ready=lambda: self.known,
             isolation=Isolating(),
         )
-        self.told: list[MeasuredUses] = []
-        self.on_uses(self.told.append)
+        self.published: list[MeasuredUses] = []
+        self.on_uses(self.published.append)
         for name in ("node-a", "node-b"):
             self.cache.put_node(builders.node(name, uid=f"uid-{name}", labels={"name": name}))
 
@@ -222,7 +222,7 @@ async def test_pods_and_workloads_are_measured_by_their_owners(bench: Bench) -> 
     bench.see()
     await bench.refresh()
 
-    uses = bench.told[-1]
+    uses = bench.published[-1]
     assert uses.pods.keys() == {"uid-db-0", "uid-db-1"}
     assert uses.workloads[DB].windows["15m"]["cpu"].mean == 2
     assert bench.annotated(POD_USAGE) == ["db"]
@@ -233,8 +233,8 @@ async def test_pods_and_workloads_are_measured_by_their_owners(bench: Bench) -> 
         bench.cache.remove(f"uid-{name}")
     bench.source.pods = {}
     await bench.refresh()
-    assert bench.told[-1].pods == {}
-    assert bench.told[-1].workloads.keys() == {DB}
+    assert bench.published[-1].pods == {}
+    assert bench.published[-1].workloads.keys() == {DB}
 
 
 async def test_a_node_belongs_to_the_oldest_waterlevel_that_selects_it(bench: Bench) -> None:
@@ -308,14 +308,14 @@ async def test_stored_use_is_published_before_the_first_reading(bench: Bench) ->
     meta = {"name": "db", "namespace": DB.namespace, "uid": "uid-db", "annotations": {POD_USAGE: text}}
     bench.api.objects["/apis/apps/v1/statefulsets"] = [[{"metadata": meta}]]
     running = asyncio.create_task(bench.run())
-    while not bench.told:  # noqa: ASYNC110 -- ends with the test's time-out.
+    while not bench.published:  # noqa: ASYNC110 -- ends with the test's time-out.
         await asyncio.sleep(0.01)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
 
-    assert bench.told[0].workloads[DB].windows["1d"]["cpu"].mean == 1
-    assert bench.told[0].pods == {}
+    assert bench.published[0].workloads[DB].windows["1d"]["cpu"].mean == 1
+    assert bench.published[0].pods == {}
 
 
 async def test_annotations_of_a_deleted_water_level_are_removed_soon(
@@ -358,7 +358,7 @@ async def test_annotations_of_a_deleted_water_level_are_removed_once_all_nodes_a
     for name in ("node-a", "node-b"):
         bench.cache.put_node(builders.node(name, uid=f"uid-{name}", annotations={NODE_LEVEL: text}))
     await bench._tidy()
-    assert bench.told[-1].workloads.keys() == {DB}
+    assert bench.published[-1].workloads.keys() == {DB}
     known = len(bench.api.patches)
 
     bench.listed.clear()
@@ -372,7 +372,7 @@ async def test_annotations_of_a_deleted_water_level_are_removed_once_all_nodes_a
     removed = bench.api.patches[known:]
     assert not any("annotations" in patch.body["metadata"] for patch in removed)
     assert [patch.body["metadata"]["uid"] for patch in removed] == ["uid-node-a", "uid-node-b", "uid-db"]
-    assert bench.told[-1] == MeasuredUses({}, {})
+    assert bench.published[-1] == MeasuredUses({}, {})
 
 
 @pytest.fixture
@@ -424,19 +424,19 @@ async def test_water_levels_are_not_forgotten_if_they_cannot_be_listed(measured:
 
 
 async def test_a_metric_shows_that_pods_are_placed_by_requests(bench: Bench) -> None:
-    def told() -> float | None:
+    def by_requests() -> float | None:
         return bench.registry.get_sample_value("tidelock_water_level_by_requests", {"waterlevel": "pool"})
 
     bench.see()
     await bench.refresh()
-    assert told() == 0
+    assert by_requests() == 0
     bench.source.failure = SourceError(Trouble.UNREACHABLE, "connection refused")
     for _ in range(7):
         await bench.refresh()
-    assert told() == 1
+    assert by_requests() == 1
     bench.see(spec={**SPEC, "nodeSelector": {"matchLabels": {"no": "such"}}})
     await bench.refresh()
-    assert told() == 0
+    assert by_requests() == 0
 
 
 async def test_metrics_show_a_water_level_until_it_is_forgotten(bench: Bench) -> None:
@@ -466,12 +466,12 @@ async def test_the_status_of_a_water_level_shows_a_failure_of_measuring(
             await asyncio.sleep(0)
         following.cancel()
         await asyncio.wait([following])
-    [told] = bench.statuses()
-    assert [(each["type"], each["reason"]) for each in told["conditions"]] == [
+    [status] = bench.statuses()
+    assert [(each["type"], each["reason"]) for each in status["conditions"]] == [
         ("Ready", "InternalError"),
         ("Stalled", "InternalError"),
     ]
-    assert "LookupError: a bug" in told["conditions"][0]["message"]
+    assert "LookupError: a bug" in status["conditions"][0]["message"]
     await bench.refresh()
     assert [each["reason"] for each in bench.statuses()[-1]["conditions"]] == ["Measured", "Fresh"]
 

@@ -65,20 +65,20 @@ def test_waiting_and_ephemeral_claims_are_left_to_volume_binding() -> None:
 def test_each_missing_object_is_named_in_turn() -> None:
     scene = world()
 
-    def told() -> str:
+    def reason() -> str:
         status = scene.judge(VolumeZone, WANTING).status
         assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return status.reasons[0]
 
-    assert told() == 'persistentvolumeclaim "data" not found'
+    assert reason() == 'persistentvolumeclaim "data" not found'
     put(scene.objects, claim(storage_class=None))
-    assert told() == "PersistentVolumeClaim had no pv name and storageClass name"
+    assert reason() == "PersistentVolumeClaim had no pv name and storageClass name"
     put(scene.objects, claim(storage_class="fast"))
-    assert told() == 'storageclass.storage.k8s.io "fast" not found'
+    assert reason() == 'storageclass.storage.k8s.io "fast" not found'
     put(scene.objects, storage_class("fast", mode="Immediate"))
-    assert told() == "PersistentVolume had no name"
+    assert reason() == "PersistentVolume had no name"
     put(scene.objects, claim(volume="disk"))
-    assert told() == 'persistentvolume "disk" not found'
+    assert reason() == 'persistentvolume "disk" not found'
     drop(scene.objects, claim())
     nameless = pod("web-0", **using(""))
     assert scene.judge(VolumeZone, nameless).status.reasons == ("PersistentVolumeClaim had no name",)

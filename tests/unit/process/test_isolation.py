@@ -23,10 +23,10 @@ class Bench(Isolation):
     def __init__(self) -> None:
         self.time = 0.0
         self.counted: list[tuple[str, str]] = []
-        self.told: list[tuple[ObjectReference, EventType, str, str, str]] = []
+        self.events: list[tuple[ObjectReference, EventType, str, str, str]] = []
         super().__init__(
             lambda *labels: self.counted.append(labels),
-            lambda *event: self.told.append(event),
+            lambda *event: self.events.append(event),
             lambda: self.time,
         )
 
@@ -40,7 +40,7 @@ def test_a_fault_is_counted_and_reported_in_an_event_of_the_object() -> None:
     bench = Bench()
     bench.fail()
     assert bench.counted == [("decision", "reservations")]
-    [(about, type_, reason, _, note)] = bench.told
+    [(about, type_, reason, _, note)] = bench.events
     assert (about.kind, about.namespace, about.name, about.uid) == ("Reservation", "shop", "lock", "u1")
     assert (type_, reason) == ("Warning", "InternalError")
     assert note == "The operator failed in the step decision, and tries again later: ValueError: a bug"

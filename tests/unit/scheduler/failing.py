@@ -26,7 +26,7 @@ class Fed(Core):
         self.isolation = Isolating()
         super().__init__(*nodes, on_failure=self.isolation.failed)
 
-    def tell(self, name: str, **fields: Any) -> None:
+    def deliver(self, name: str, **fields: Any) -> None:
         new = decode_reservation(encode(reservation_json(name, **fields)))
         known = self.ledger.records.find(new.key)
         old = known.reservation if known is not None else None

@@ -92,7 +92,7 @@ class Gang:
         return [self[number].phase for number in range(self.size)]
 
     @property
-    def told(self) -> list[str]:
+    def reported_phases(self) -> list[str]:
         """Phases in the statuses that the ledger renders for the members."""
         now = self.core.clock.now()
         return [render_reservation(self[number], now)["phase"] for number in range(self.size)]

@@ -85,7 +85,7 @@ def approve(core: Core, entry: ReservationInfo, token: str = "") -> None:
     store(core, entry)
 
 
-def told(core: Core, entry: ReservationInfo) -> tuple[str, str, str]:
+def move_planned(core: Core, entry: ReservationInfo) -> tuple[str, str, str]:
     """Return status, reason and message of the condition MovePlanned."""
     conditions = {each["type"]: each for each in render_reservation(entry, core.clock.now())["conditions"]}
     found = conditions["MovePlanned"]

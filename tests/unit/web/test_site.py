@@ -52,7 +52,7 @@ async def event(response: aiohttp.ClientResponse) -> News:
     return news
 
 
-async def until_told(response: aiohttp.ClientResponse, what: str) -> News:
+async def until_event(response: aiohttp.ClientResponse, what: str) -> News:
     """Read events until one contains this field."""
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -123,7 +123,7 @@ async def test_a_stream_sends_a_page_and_then_changes(browser: aiohttp.ClientSes
         core.reservation(owner="nobody")
         core.stage.settle()
         core.clock.advance(5)
-        third = await until_told(response, "page")
+        third = await until_event(response, "page")
 
     assert response.headers["Content-Type"] == "text/event-stream"
     assert first["standing"] == {
@@ -181,7 +181,7 @@ async def test_a_standby_shows_only_the_leader(browser: aiohttp.ClientSession) -
     async with core.stage.served() as address, browser.get(f"{address}events") as response:
         first = await event(response)
         core.stage.standing = LEADING
-        second = await until_told(response, "standing")
+        second = await until_event(response, "standing")
 
     assert (first["standing"]["state"], first["standing"]["leader"]) == ("standby", LEADING.leader)
     assert first["page"] is None

@@ -8,7 +8,7 @@ from tidelock.model.reservation import decode_reservation
 from unit.ledger.ledger import LedgerScene
 
 
-def told(ledger: LedgerScene, at: float = NOW) -> Record:
+def ended_record(ledger: LedgerScene, at: float = NOW) -> Record:
     """Return the record of the only reservation that has ended."""
     (entry,) = ledger.ledger.effects.ended
     return record(entry, at)
@@ -18,7 +18,7 @@ def test_a_consumed_reservation_records_its_wait_its_idle_time_and_its_pod() -> 
     ledger = LedgerScene()
     ledger.admit(ledger.reservation(created=NOW, resources={"cpu": "2"}), at=NOW + 3)
     ledger.consume(pod("web-0"), at=NOW + 13)
-    life = told(ledger, NOW + 99)
+    life = ended_record(ledger, NOW + 99)
     assert (life.reservation, life.owner, life.node) == ("shop/lock", "pod/web-0", "node-a")
     assert (life.waited, life.idle, life.occupied) == (3.0, 10.0, 0.0)
     assert (life.outcome, life.reason, life.pod, life.used) == ("Consumed", reasons.CONSUMED, "web-0", True)
@@ -31,21 +31,21 @@ def test_the_wait_counts_from_when_the_reservation_was_seen() -> None:
     ledger = LedgerScene()
     ledger.active(at=NOW + 0.9, created=NOW, ttlSeconds=60)
     ledger.ledger.advance(NOW + 61)
-    assert told(ledger).text == "waited 0s, idle 60.1s"
+    assert ended_record(ledger).text == "waited 0s, idle 60.1s"
 
 
 def test_the_wait_of_a_reservation_from_before_a_restart_counts_from_its_creation() -> None:
     ledger = LedgerScene()
     ledger.active(at=NOW + 30, created=NOW, ttlSeconds=60)
     ledger.ledger.advance(NOW + 90)
-    assert told(ledger).waited == 29.0
+    assert ended_record(ledger).waited == 29.0
 
 
 def test_a_reservation_without_an_owner_is_recorded_as_unused() -> None:
     ledger = LedgerScene()
     ledger.active(ttlSeconds=60)
     ledger.ledger.advance(NOW + 60)
-    life = told(ledger)
+    life = ended_record(ledger)
     assert (life.outcome, life.idle, life.pod, life.used) == ("Expired", 60.0, "", False)
 
 
@@ -53,7 +53,7 @@ def test_a_reservation_without_capacity_was_never_idle() -> None:
     ledger = LedgerScene()
     entry = ledger.reservation(pendingDeadlineSeconds=0)
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "no room", NOW + 2)
-    life = told(ledger)
+    life = ended_record(ledger)
     assert (life.outcome, life.waited, life.idle, life.active_at) == ("Rejected", 2.0, 0.0, "")
     assert life.text == "waited 2s"
 
@@ -62,7 +62,7 @@ def test_a_reservation_that_is_deleted_before_its_end_is_recorded_as_deleted() -
     ledger = LedgerScene()
     entry = ledger.active()
     ledger.ledger.remove(entry.reservation)
-    life = told(ledger, NOW + 5)
+    life = ended_record(ledger, NOW + 5)
     assert (life.outcome, life.idle, life.ended_at) == ("Deleted", 5.0, "2027-01-15T08:00:05Z")
 
 
@@ -71,7 +71,7 @@ def test_an_ended_reservation_is_recorded_once() -> None:
     entry = ledger.active()
     ledger.consume(pod("web-0"))
     ledger.ledger.remove(entry.reservation)
-    assert told(ledger).outcome == "Consumed"
+    assert ended_record(ledger).outcome == "Consumed"
 
 
 def test_the_next_process_does_not_record_an_ended_reservation_again() -> None:

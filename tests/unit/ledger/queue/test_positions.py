@@ -43,7 +43,7 @@ def refused(
     return entry
 
 
-def told(entry: ReservationInfo, at: float = NOW) -> Any:
+def queue_status(entry: ReservationInfo, at: float = NOW) -> Any:
     return render_reservation(entry, at).get("queue")
 
 
@@ -51,29 +51,29 @@ def test_a_waiting_reservation_has_a_position_and_an_estimated_start(ledger: Led
     small, large = refused(ledger, "a"), refused(ledger, "b", resources={"cpu": "4"})
     assert ledger.ledger.next_deadline() is not None
     ledger.ledger.advance(NOW)
-    assert told(small) == {
+    assert queue_status(small) == {
         "position": 1,
         "length": 2,
         "place": "1/2",
         "estimatedStart": format_instant(NOW + 60),
     }
-    assert told(large)["estimatedStart"] == format_instant(NOW + 90)
+    assert queue_status(large)["estimatedStart"] == format_instant(NOW + 90)
 
 
 def test_no_start_is_estimated_without_a_known_end(ledger: LedgerScene) -> None:
     never = refused(ledger, "never", resources={"cpu": "8"})
     nowhere = refused(ledger, "nowhere", reason=reasons.NO_MATCHING_NODE)
     ledger.ledger.advance(NOW)
-    assert told(never) == {"position": 1, "length": 2, "place": "1/2"}
-    assert told(nowhere) == {"position": 2, "length": 2, "place": "2/2"}
+    assert queue_status(never) == {"position": 1, "length": 2, "place": "1/2"}
+    assert queue_status(nowhere) == {"position": 2, "length": 2, "place": "2/2"}
 
 
 def test_an_untried_reservation_has_no_position_and_does_not_count_for_others(ledger: LedgerScene) -> None:
     ledger.reservation("new", resources=TWO, priority=9)
     entry = refused(ledger, "lock")
     ledger.ledger.advance(NOW)
-    assert told(entry)["place"] == "1/1"
-    assert told(ledger.entry("new")) is None
+    assert queue_status(entry)["place"] == "1/1"
+    assert queue_status(ledger.entry("new")) is None
 
 
 def test_positions_change_with_arrivals_and_departures_at_the_rate_of_refusals(
@@ -84,13 +84,13 @@ def test_positions_change_with_arrivals_and_departures_at_the_rate_of_refusals(
     urgent = refused(ledger, "urgent", at=NOW + 1, priority=1)
     ledger.ledger.effects.statuses.clear()
     ledger.ledger.advance(NOW + 1)
-    assert (told(urgent)["place"], told(entry)["place"]) == ("1/2", "1/1")
+    assert (queue_status(urgent)["place"], queue_status(entry)["place"]) == ("1/2", "1/1")
     assert ledger.ledger.next_deadline() == NOW + REFUSAL_RENEWAL
     ledger.ledger.advance(NOW + REFUSAL_RENEWAL)
-    assert told(entry)["place"] == "2/2"
+    assert queue_status(entry)["place"] == "2/2"
     ledger.ledger.remove(urgent.reservation)
     ledger.ledger.advance(NOW + 2 * REFUSAL_RENEWAL)
-    assert told(entry)["place"] == "1/1"
+    assert queue_status(entry)["place"] == "1/1"
     ledger.ledger.effects.statuses.clear()
     ledger.ledger.advance(NOW + 5 * REFUSAL_RENEWAL)
     assert not ledger.ledger.effects.statuses
@@ -103,7 +103,7 @@ def test_an_estimate_is_renewed_with_the_numbers_of_a_refusal(ledger: LedgerScen
     later = NOW + REFUSAL_RENEWAL
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "newer", later)
     ledger.ledger.advance(later)
-    assert told(entry)["estimatedStart"] == format_instant(NOW + 80)
+    assert queue_status(entry)["estimatedStart"] == format_instant(NOW + 80)
 
 
 def test_a_limited_number_of_positions_is_published_each_second(ledger: LedgerScene) -> None:
@@ -130,10 +130,10 @@ def test_positions_of_a_long_queue_are_computed_in_several_steps(
 ) -> None:
     for _ in range(2):
         ledger.ledger.advance(NOW)
-        assert [told(entry) for entry in long_queue] == [None] * 3
+        assert [queue_status(entry) for entry in long_queue] == [None] * 3
         assert ledger.ledger.next_deadline() == NOW
     ledger.ledger.advance(NOW)
-    assert [told(entry)["place"] for entry in long_queue] == ["1/3", "2/3", "3/3"]
+    assert [queue_status(entry)["place"] for entry in long_queue] == ["1/3", "2/3", "3/3"]
     assert ledger.ledger.queue_positions.due is None
 
 
@@ -145,10 +145,10 @@ def test_a_reservation_that_leaves_during_a_computation_gets_no_position(
     ledger.admit(first)
     for _ in range(2):
         ledger.ledger.advance(NOW)
-    assert told(first) is None
+    assert queue_status(first) is None
     for _ in range(3):
         ledger.ledger.advance(NOW + REFUSAL_RENEWAL)
-    assert [told(entry)["place"] for entry in others] == ["1/2", "2/2"]
+    assert [queue_status(entry)["place"] for entry in others] == ["1/2", "2/2"]
 
 
 def test_positions_that_hold_are_not_computed_again_to_publish_them(
@@ -156,10 +156,10 @@ def test_positions_that_hold_are_not_computed_again_to_publish_them(
 ) -> None:
     queue = [refused(ledger, f"lock-{number:03}", owner="nobody") for number in range(RENEWALS_A_SECOND + 1)]
     ledger.ledger.advance(NOW)
-    assert told(queue[-1]) is None
+    assert queue_status(queue[-1]) is None
     monkeypatch.setattr(ledger.ledger.shares, "sort", None)
     ledger.ledger.advance(NOW + 1)
-    assert told(queue[-1])["position"] == len(queue)
+    assert queue_status(queue[-1])["position"] == len(queue)
 
 
 def test_a_computation_that_fails_is_repeated(ledger: LedgerScene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,21 +169,21 @@ def test_a_computation_that_fails_is_repeated(ledger: LedgerScene, monkeypatch: 
         with pytest.raises(TypeError):
             ledger.ledger.queue_positions.renew(NOW)
     ledger.ledger.advance(NOW)
-    assert told(entry)["place"] == "1/1"
+    assert queue_status(entry)["place"] == "1/1"
 
 
 def test_a_reservation_with_capacity_has_no_position(ledger: LedgerScene) -> None:
     entry = refused(ledger, "lock")
     ledger.ledger.advance(NOW)
     ledger.admit(entry)
-    assert told(entry) is None
+    assert queue_status(entry) is None
 
 
 def test_the_next_process_restores_a_position(ledger: LedgerScene) -> None:
     refused(ledger, "lock")
     ledger.ledger.advance(NOW)
     adopted = ledger.readopted("lock", at=NOW + 5)
-    assert told(adopted) == told(ledger.entry("lock"))
+    assert queue_status(adopted) == queue_status(ledger.entry("lock"))
 
 
 def test_the_queue_is_ordered_by_priority_then_by_fair_share_then_by_age() -> None:

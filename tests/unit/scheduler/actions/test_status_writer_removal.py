@@ -158,7 +158,7 @@ async def test_the_end_of_a_reservation_is_logged_once(caplog: pytest.LogCapture
     with caplog.at_level("INFO", logger="tidelock.audit"):
         await expire(shell)
         await shell.publish()
-    (note,) = [told.note for told in shell.recorder if told.reason == "Expired"]
+    (note,) = [event.note for event in shell.recorder if event.reason == "Expired"]
     assert note.endswith(" has passed (waited 0s, idle 600s)")
     (line,) = [each for each in caplog.records if each.name == "tidelock.audit"]
     assert (line.message, vars(line)["outcome"]) == ("a reservation has ended", "Expired")
@@ -197,9 +197,9 @@ def see(shell: Shell) -> None:
     shell.event_handlers.reservations.upsert(None, new)
 
 
-def told(shell: Shell) -> dict[str, tuple[str, str]]:
-    conditions = shell.stored_status()["conditions"]
-    return {each["type"]: (each["status"], each["reason"]) for each in conditions}
+def conditions(shell: Shell) -> dict[str, tuple[str, str]]:
+    stored = shell.stored_status()["conditions"]
+    return {each["type"]: (each["status"], each["reason"]) for each in stored}
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -215,7 +215,7 @@ async def test_a_reservation_that_is_being_deleted_gets_the_phase_terminating(re
 
     assert shell.reserved() == 0
     assert shell.stored_status()["phase"] == "Terminating"
-    assert told(shell) == {"Active": ("False", "Terminating"), "Ready": ("False", "Terminating")}
+    assert conditions(shell) == {"Active": ("False", "Terminating"), "Ready": ("False", "Terminating")}
     assert shell.api.verbs == ["PUT"]
     see(shell)
     shell.clock.advance(1000)
@@ -231,7 +231,7 @@ async def test_a_waiting_reservation_that_is_being_deleted_waits_no_longer() -> 
     await shell.publish()
 
     assert shell.stored_status()["phase"] == "Terminating"
-    assert "Reconciling" not in told(shell)
+    assert "Reconciling" not in conditions(shell)
     assert not shell.ledger.waiting_reservations.waiting
 
 
@@ -246,7 +246,10 @@ async def test_a_consumed_reservation_that_a_finalizer_keeps_gets_the_phase_cons
     delete(shell)
     await shell.publish()
 
-    assert (shell.stored_status()["phase"], told(shell)["Active"]) == ("Consumed", ("False", "Consumed"))
+    assert (shell.stored_status()["phase"], conditions(shell)["Active"]) == (
+        "Consumed",
+        ("False", "Consumed"),
+    )
     assert shell.stored_status()["boundPod"]["name"] == "web-0"
     assert shell.api.verbs == ["DELETE", "PUT"]
 

@@ -23,9 +23,9 @@ def test_a_failing_part_of_a_step_is_paused(monkeypatch: pytest.MonkeyPatch) -> 
         raise ValueError("a bug")
 
     monkeypatch.setattr(core.decider._backfill, "step", fails)
-    core.tell("huge", resources={"cpu": "9"}, pendingDeadlineSeconds=3600)
+    core.deliver("huge", resources={"cpu": "9"}, pendingDeadlineSeconds=3600)
     for name in ("a", "b", "c"):
-        core.tell(name, owner=name)
+        core.deliver(name, owner=name)
         core.steps(3)
     assert [core.phases()[name] for name in ("a", "b", "c")] == [Phase.ACTIVE] * 3
     assert len(calls) == 1
@@ -81,7 +81,7 @@ PARTS_OF_A_STEP = (
 def test_a_step_goes_on_without_a_failing_part(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: some faults ended the process. After others the loop ran again and again at once."""
     core = Fed(node("node-a", cpu="8"))
-    core.tell("huge", resources={"cpu": "9"}, pendingDeadlineSeconds=3600, mayMove={"maxPods": 1})
+    core.deliver("huge", resources={"cpu": "9"}, pendingDeadlineSeconds=3600, mayMove={"maxPods": 1})
     core.steps()
     *owner, method = path.split(".")
     part, calls = attrgetter(".".join(owner))(core), list[float]()
@@ -92,8 +92,8 @@ def test_a_step_goes_on_without_a_failing_part(path: str, monkeypatch: pytest.Mo
         raise ValueError("a bug")
 
     monkeypatch.setattr(part, method, fails)
-    core.tell("a", owner="a", ttlSeconds=60, pendingDeadlineSeconds=3600)
-    core.tell("next", resources={"cpu": "9"}, pendingDeadlineSeconds=3600)
+    core.deliver("a", owner="a", ttlSeconds=60, pendingDeadlineSeconds=3600)
+    core.deliver("next", resources={"cpu": "9"}, pendingDeadlineSeconds=3600)
     core.clock.advance(20)
     for _ in range(100):
         core.add(pod("plain", requests={"cpu": "1"}))

@@ -55,7 +55,7 @@ def test_a_node_for_which_a_plugin_fails_is_unchanged_and_is_processed_later() -
     core.cache.follow(last)
     for name in ("node-a", "bad"):
         core.add(pod(f"on-{name}", node_name=name, requests={"cpu": "1"}))
-    core.tell("lock", nodeName="bad")
+    core.deliver("lock", nodeName="bad")
     before = sums(core)
     last.name = "bad"
     for _ in range(2):
@@ -88,7 +88,7 @@ def test_a_node_that_cannot_be_removed_stays_as_it_was(part: str, monkeypatch: p
     core = Fed(node("node-a", cpu="4"), node("node-b", cpu="4"))
     core.add(pod("a", node_name="node-a", requests={"cpu": "1"}))
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "main"}]}}
-    core.tell("lock", nodeName="node-a", resources=None, template=template)
+    core.deliver("lock", nodeName="node-a", resources=None, template=template)
     core.steps()
     before = sums(core)
     *owner, method = part.split(".")

@@ -104,7 +104,7 @@ def test_unreserve_is_called_for_all_plugins_even_if_one_fails(
 ) -> None:
     """Regression: each attempt of such a pod logged a traceback."""
     core = Fed(node("node-a", cpu="8"))
-    core.tell("bad", owner="bad")
+    core.deliver("bad", owner="bad")
     core.steps()
     volumes, reservation = (core.decider.profile.plugins[name] for name in ("VolumeBinding", "Reservation"))
     assert core.decider.profile.reserve[0] is volumes
@@ -200,7 +200,7 @@ def test_a_decision_that_fails_midway_leaves_its_pod_unplaced_and_its_reservatio
     part: str, times: int
 ) -> None:
     core = Fed(node("node-a", cpu="1"))
-    core.tell("bad", owner="bad")
+    core.deliver("bad", owner="bad")
     core.steps()
     core.store("bad")
     core.add(pod("bad", requests={"cpu": "1"}))

@@ -26,13 +26,13 @@ PARTS = (
 @pytest.mark.parametrize("path", PARTS)
 def test_a_fault_in_a_part_of_the_ledger_for_one_reservation_affects_no_other(path: str, times: int) -> None:
     core = Fed(node("node-a", cpu="8"), node("node-b", cpu="8"))
-    core.tell("a", owner="a")
+    core.deliver("a", owner="a")
     with planted(core.ledger, path, times=times):
-        core.tell("bad", owner="b")
-        core.tell("c", owner="c")
+        core.deliver("bad", owner="b")
+        core.deliver("c", owner="c")
         core.steps()
-        core.tell("bad", owner="b", resources={"cpu": "2"}, generation=2, version=2)
-        core.tell("c", owner="c", resources={"cpu": "2"}, generation=2, version=2)
+        core.deliver("bad", owner="b", resources={"cpu": "2"}, generation=2, version=2)
+        core.deliver("c", owner="c", resources={"cpu": "2"}, generation=2, version=2)
         core.steps()
         core.clock.advance(400)
         core.steps()
@@ -41,20 +41,20 @@ def test_a_fault_in_a_part_of_the_ledger_for_one_reservation_affects_no_other(pa
         core.steps()
         assert core.phases()["a"] is core.phases()["c"] is Phase.EXPIRED
     core.clock.advance(1000)
-    core.tell("bad", owner="b", resources={"cpu": "2"}, ttlSeconds=9999, generation=3, version=3)
+    core.deliver("bad", owner="b", resources={"cpu": "2"}, ttlSeconds=9999, generation=3, version=3)
     core.steps()
-    core.tell("d", owner="d", created=core.clock.now())
+    core.deliver("d", owner="d", created=core.clock.now())
     core.steps()
     assert core.phases()["d"] is Phase.ACTIVE
 
 
 def test_a_rebuilt_reservation_holds_the_amounts_of_its_status() -> None:
     core = Fed(node("node-a", cpu="2"))
-    core.tell("bad")
+    core.deliver("bad")
     core.steps()
     core.store("bad")
     with planted(core.ledger, "ownership.update", times=1) as failed:
-        core.tell("bad", version=9, status=core.ledger.entries[BAD].reservation.status)
+        core.deliver("bad", version=9, status=core.ledger.entries[BAD].reservation.status)
     assert failed
     core.steps()
     assert core.phases() == {"bad": Phase.ACTIVE}
@@ -65,20 +65,20 @@ def test_a_rebuilt_reservation_holds_the_amounts_of_its_status() -> None:
 
 def test_a_rebuilt_reservation_takes_no_capacity_that_others_were_granted() -> None:
     core = Fed(node("node-a", cpu="1"))
-    core.tell("bad", owner="b")
+    core.deliver("bad", owner="b")
     core.steps()
     core.store("bad")
     stored = core.ledger.entries[BAD].reservation
     core.ledger.placement.preempt(core.ledger.entries[BAD], "a pod", core.clock.now())
     core.ledger.recovery.checkpoint()
-    core.tell("other", owner="o", priority=-5)
+    core.deliver("other", owner="o", priority=-5)
     core.ledger.waiting_reservations.leave_out(core.ledger.entries[BAD])
     core.steps()
     core.store("other")
     assert core.phases()["other"] is Phase.ACTIVE
 
     with planted(core.ledger, "ownership.update", times=1):
-        core.tell("bad", owner="b", version=9, status=stored.status)
+        core.deliver("bad", owner="b", version=9, status=stored.status)
     core.steps()
     assert core.phases() == {"other": Phase.ACTIVE, "bad": Phase.PENDING}
     assert core.reserved() == 1000
@@ -86,7 +86,7 @@ def test_a_rebuilt_reservation_takes_no_capacity_that_others_were_granted() -> N
 
 def test_a_reservation_whose_removal_fails_midway_holds_nothing() -> None:
     core = Fed(node("node-a", cpu="2"))
-    core.tell("bad")
+    core.deliver("bad")
     core.steps()
     bad = core.ledger.entries[BAD].reservation
     with planted(core.ledger, "holdings.sharing.update", times=1), pytest.raises(LookupError):
@@ -99,7 +99,7 @@ def test_a_reservation_whose_removal_fails_midway_holds_nothing() -> None:
 def test_a_reservation_that_cannot_be_processed_waits_and_reports_it() -> None:
     core = Fed(node("node-a", cpu="2"))
     with planted(core.ledger, "_edits.apply"), planted(core.ledger, "quotas.update"):
-        core.tell("bad")
+        core.deliver("bad")
         core.steps()
     entry = core.ledger.entries.get(BAD)
     assert entry is None or (entry.phase is Phase.PENDING and entry.reason == "InternalError")
@@ -108,7 +108,7 @@ def test_a_reservation_that_cannot_be_processed_waits_and_reports_it() -> None:
 
 def test_a_reservation_reports_a_failing_due_change(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Fed(node("node-a", cpu="2"))
-    core.tell("bad", ttlSeconds=60)
+    core.deliver("bad", ttlSeconds=60)
     core.steps()
     core.store("bad")
     expire = core.ledger._endings.expire_if_over
@@ -149,12 +149,12 @@ def test_a_reservation_for_which_a_plugin_fails_is_paused_and_equal_ones_are_pla
 
     monkeypatch.setattr(core.decider.reservation_cycle, "place", fails)
     for name in ("a", "bad", "c"):
-        core.tell(name, owner=name, pendingDeadlineSeconds=3600)
+        core.deliver(name, owner=name, pendingDeadlineSeconds=3600)
     core.steps()
     assert core.phases() == {"a": Phase.ACTIVE, "bad": Phase.PENDING, "c": Phase.ACTIVE}
     assert core.ledger.entries[BAD].reason == "PluginFailed"
     for _ in range(60):
-        core.tell("d", owner="d")
+        core.deliver("d", owner="d")
         core.steps(2)
         core.clock.advance(0.1)
     assert 2 <= len(tries) <= 4

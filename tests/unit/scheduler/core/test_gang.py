@@ -90,14 +90,14 @@ def test_a_group_is_tried_once_and_not_once_for_each_member(monkeypatch: pytest.
 def test_members_report_active_once_all_are_stored() -> None:
     gang = Gang(cluster("4"), 3).come()
     gang.settle()
-    assert gang.told == ["Pending"] * 3
+    assert gang.reported_phases == ["Pending"] * 3
     gang.store(0, 1)
     gang.settle()
-    assert gang.told == ["Pending"] * 3
+    assert gang.reported_phases == ["Pending"] * 3
     assert gang.objects["train-0"]["status"]["nodeName"] == "node-a"
     gang.store(2)
     gang.settle()
-    assert gang.told == ["Active"] * 3
+    assert gang.reported_phases == ["Active"] * 3
 
 
 @pytest.mark.parametrize(("stored", "held"), [((0, 1), False), ((0, 1, 2), True)])
@@ -112,7 +112,7 @@ def test_a_successor_activates_a_fully_stored_group_and_places_any_other_again(
     successor.list_all()
     gang.settle()
     assert gang.phases == [ACTIVE if held else PENDING] * 3
-    assert gang.told == ["Active" if held else "Pending"] * 3
+    assert gang.reported_phases == ["Active" if held else "Pending"] * 3
     assert successor.reserved() == (3000 if held else 0)
 
 
@@ -159,12 +159,12 @@ def test_if_one_member_loses_its_capacity_all_wait_again_and_keep_their_end() ->
     core.event_handlers.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of[gang[0].node]])
     gang.settle()
     assert gang.phases == [PENDING] * 2
-    assert gang.told == ["Pending"] * 2
+    assert gang.reported_phases == ["Pending"] * 2
     core.clock.advance(10)
     core.event_handlers.nodes.upsert(None, node("node-d"))
     gang.settle()
     assert gang.phases == [ACTIVE] * 2
-    assert gang.told == ["Pending"] * 2, "their nodes are not stored yet"
+    assert gang.reported_phases == ["Pending"] * 2, "their nodes are not stored yet"
     assert {gang[0].expires_at, gang[1].expires_at} == {ends}
 
 
@@ -187,7 +187,7 @@ def test_a_group_that_needs_fewer_members_keeps_the_remaining_ones() -> None:
     core.event_handlers.nodes.remove(core.decider.columns.nodes[core.decider.columns.row_of[gang[0].node]])
     gang.settle()
     assert gang.phases == [PENDING, ACTIVE]
-    assert gang.told == ["Pending", "Active"]
+    assert gang.reported_phases == ["Pending", "Active"]
 
 
 def test_a_violated_member_makes_its_group_wait_again() -> None:
@@ -239,12 +239,12 @@ def test_a_group_that_was_stored_before_a_crash_is_activated_only_until_its_dead
     gang = Gang(cluster("4")).come(pendingDeadlineSeconds=5)
     gang.settle()
     gang.store()
-    assert gang.told == ["Pending"] * 2
+    assert gang.reported_phases == ["Pending"] * 2
     core = cluster("4")
     core.clock.advance(later)
     successor = gang.succeed(core)
     successor.settle()
-    assert successor.told == [phase] * 2
+    assert successor.reported_phases == [phase] * 2
     assert core.reserved() == (2000 if phase is ACTIVE else 0)
 
 
@@ -258,7 +258,7 @@ def test_a_group_with_one_member_stored_as_active_is_activated_by_any_successor(
     core.clock.advance(58)
     successor = gang.succeed(core)
     successor.settle()
-    assert successor.told == [ACTIVE] * 2
+    assert successor.reported_phases == [ACTIVE] * 2
 
 
 def test_a_group_that_lacks_members_is_rejected_at_its_deadline() -> None:

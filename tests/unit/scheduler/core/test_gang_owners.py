@@ -116,7 +116,7 @@ def test_a_failed_binding_returns_the_member_to_its_group() -> None:
     core.decider.binding_failed(assumed, core.clock.now())
     gang.settle()
     assert gang.phases == [ACTIVE] * 2
-    assert gang.told == ["Active"] * 2
+    assert gang.reported_phases == ["Active"] * 2
 
 
 def test_a_binding_names_the_member_that_it_took_and_its_group() -> None:

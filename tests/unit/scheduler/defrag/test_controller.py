@@ -13,7 +13,7 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from unit.scheduler.machinery import Core, Shell, pod_path
-from unit.scheduler.moves import approve, ask, fragmented, plan_of, planned, store, told, web
+from unit.scheduler.moves import approve, ask, fragmented, move_planned, plan_of, planned, store, web
 
 
 def victim(core: Core) -> Pod | None:
@@ -52,7 +52,7 @@ def test_the_token_of_another_plan_approves_nothing_and_is_reported() -> None:
     entry = ask(core)
     approve(core, entry, "another")
     assert not plan_of(entry).under_way
-    status, reason, message = told(core, entry)
+    status, reason, message = move_planned(core, entry)
     assert (status, reason) == ("True", "TokenMismatch")
     assert "spec.mayMove.approve another is of another plan" in message
     assert plan_of(entry).token in message
@@ -157,7 +157,7 @@ def test_a_budget_that_was_tightened_in_the_meantime_stops_a_plan_before_it_star
     budgets.upsert(None, budget(allowed=0, labels={"app": "web"}))
     store(core, entry, mayMove={"approve": token})
     assert entry.plan is None
-    assert told(core, entry)[:2] == ("False", "NoMoves")
+    assert move_planned(core, entry)[:2] == ("False", "NoMoves")
     assert events(core)[-1] is Event.DROP_MOVES
 
 
@@ -184,7 +184,10 @@ def test_a_plan_is_given_up_with_a_message_if_others_have_taken_its_capacity() -
     core.clock.advance(10)
     core.step()
     assert entry.plan is None
-    assert "given up: moving its pods would no longer free enough capacity on node-a" in told(core, entry)[2]
+    assert (
+        "given up: moving its pods would no longer free enough capacity on node-a"
+        in move_planned(core, entry)[2]
+    )
 
 
 def test_no_pod_is_evicted_for_capacity_that_a_pod_of_higher_priority_has_claimed() -> None:
@@ -197,7 +200,7 @@ def test_no_pod_is_evicted_for_capacity_that_a_pod_of_higher_priority_has_claime
     assert victim(core) is None
     core.clock.advance(10)
     core.step()
-    assert "given up" in told(core, entry)[2]
+    assert "given up" in move_planned(core, entry)[2]
 
 
 def test_a_plan_is_given_up_when_a_pod_becomes_unmovable() -> None:
@@ -206,7 +209,7 @@ def test_a_plan_is_given_up_when_a_pod_becomes_unmovable() -> None:
     assert victim(core) is None
     core.clock.advance(10)
     core.step()
-    assert "may not be moved any more" in told(core, entry)[2]
+    assert "may not be moved any more" in move_planned(core, entry)[2]
 
 
 def test_no_plan_is_searched_for_a_deleted_reservation() -> None:
@@ -253,7 +256,8 @@ def test_the_cause_of_a_given_up_plan_is_reported_even_if_no_more_pods_may_move(
         core.step()
         assert entry.moves_left == 0
         assert (
-            "given up: moving its pods would no longer free enough capacity on node-a" in told(core, entry)[2]
+            "given up: moving its pods would no longer free enough capacity on node-a"
+            in move_planned(core, entry)[2]
         )
 
 
@@ -406,6 +410,6 @@ async def test_a_forbidden_eviction_ends_the_plan() -> None:
     await carry_on(made)
     entry = next(iter(made.ledger.entries.values()))
     assert (entry.plan, entry.moved_pods) == (None, 0)
-    assert "given up: pod shop/a-0 can't be evicted: 403: no right" in told(made, entry)[2]
+    assert "given up: pod shop/a-0 can't be evicted: 403: no right" in move_planned(made, entry)[2]
     assert made.metric("tidelock_api_write_errors_total", write="move", reason="Forbidden") == 1
     assert not made.cache.nominator.on("node-a")

@@ -11,7 +11,7 @@ from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import Namespace
 from tidelock.scheduler.defrag.movable import MOVABLE, SAFE_TO_EVICT
 from unit.scheduler.machinery import Core
-from unit.scheduler.moves import ask, fragmented, plan_of, planned, told, web
+from unit.scheduler.moves import ask, fragmented, move_planned, plan_of, planned, web
 
 
 def crowded(**fields: Any) -> Core:
@@ -37,7 +37,7 @@ def test_the_fewest_pods_move_and_each_to_a_node_with_capacity() -> None:
     core = fragmented()
     entry = ask(core)
     assert planned(entry) == [("a-0", "node-b")]
-    status, reason, message = told(core, entry)
+    status, reason, message = move_planned(core, entry)
     assert (status, reason) == ("True", "MovePlanned")
     token = plan_of(entry).token
     assert message == (
@@ -70,7 +70,7 @@ def test_a_plan_has_at_most_the_permitted_number_of_pods(most: int, moves: list[
     entry = ask(core, may_move={"maxPods": most}, resources={"cpu": "4"})
     assert [name for name, _ in planned(entry)] == moves
     if not moves:
-        assert told(core, entry)[:2] == ("False", "NoMoves")
+        assert move_planned(core, entry)[:2] == ("False", "NoMoves")
 
 
 def test_a_plan_can_have_as_many_pods_as_a_spec_can_permit() -> None:
