@@ -199,7 +199,7 @@ class Process:
         self.attempts = step.preemptions
         for attempt in self.attempts:
             self.evictions.update({pod.uid: (pod, attempt.pod.uid) for pod in attempt.victims})
-            self.unreported.update({pod.uid: pod for pod in attempt.outdone})
+            self.unreported.update({pod.uid: pod for pod in attempt.cleared})
         self.moving.update(dict.fromkeys(step.migrations))
         self.questions += self.effects.claims
         self.unwritten |= self.effects.statuses

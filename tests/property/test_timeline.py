@@ -82,7 +82,7 @@ def test_relief_is_the_capacity_in_use_only_before_or_after_a_window(
 ) -> None:
     begin, length, now = window
     columns, timeline, known = played(changes)
-    rows, amounts = timeline.relief(begin, begin + length, now)
+    rows, amounts = timeline.unused_amounts(begin, begin + length, now)
     told = {int(row): columns.named(found) for row, found in zip(rows, amounts, strict=True)}
     for name in NODES:
         spans = [span for where, span in known.values() if where == name]
@@ -103,7 +103,7 @@ def test_nothing_is_left_when_all_spans_have_gone(changes: list[tuple[int, str, 
     columns, timeline, known = played(changes)
     for key in known:
         timeline.drop(key)
-    rows, _ = timeline.relief(-inf, inf, -inf)
+    rows, _ = timeline.unused_amounts(-inf, inf, -inf)
     assert not timeline
     assert not len(rows)
     assert not np.any(columns.reserved)

@@ -181,7 +181,7 @@ class Ledger:
         if reservation.meta.deletion_timestamp is not None:
             if entry is None:
                 self.answers.take(reservation, now)
-            self._let_go(entry or restore(reservation, now), reservation, now)
+            self._terminate(entry or restore(reservation, now), reservation, now)
             return
         if entry is not None and entry.reservation.failure != reservation.failure:
             self.recovery.rebuild(entry, reservation, now)
@@ -237,7 +237,7 @@ class Ledger:
         self.records.in_change[entry.key] = entry
         if amounts and not entry.violation:  # an edit may have left it less than its status says
             entry.message = planned_text(entry) if entry.ahead else held_text(entry)
-        self.waiting_reservations.note_outlasting(entry)  # checked when all quotas are known
+        self.waiting_reservations.note_extendable(entry)  # checked when all quotas are known
         self.answers.complete(first, entry)
         return entry
 
@@ -296,12 +296,12 @@ class Ledger:
         if was and not unacknowledged:
             self.await_removal(entry.key)
 
-    def _let_go(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
+    def _terminate(self, entry: ReservationInfo, reservation: Reservation, now: float) -> None:
         """Free the capacity of a reservation that is being deleted. Its status shows that meanwhile."""
         if self.entries.get(entry.key) is entry:
             self.records.drop(entry)
         entry.reservation = reservation
-        # The end of a reservation is told once, whatever generation the deletion has made.
+        # The end of a reservation is reported once, whatever generation the deletion has made.
         entry.deleted = entry.phase in SETTLED and reservation.status.get("phase") == entry.phase
         entry.terminate(now)
         self.records.leaving[entry.key] = entry
@@ -319,7 +319,7 @@ class Ledger:
         """Return the earliest instant at which `advance` has work, or 0 if it has work now."""
         at_once = (
             self._choices.undecided
-            or self.waiting_reservations.outlasting
+            or self.waiting_reservations.extendable
             or self.holdings.visited
             or self.groups.unsettled
         )
@@ -350,18 +350,18 @@ class Ledger:
             return True
         self.recovery.rebuild_due(now)
         for entry in self.answers.lapsed(now):
-            self.recovery.shield(entry, now, partial(self.answers.withdraw, entry.uid))
+            self.recovery.run_due(entry, now, partial(self.answers.withdraw, entry.uid))
         for entry in self._choices.take_undecided():
-            self.recovery.shield(entry, now, partial(self._choices.decide, entry, now))
-        for entry in self.waiting_reservations.outlasting.take():
-            self.recovery.shield(entry, now, partial(self._outlast, entry))
+            self.recovery.run_due(entry, now, partial(self._choices.decide, entry, now))
+        for entry in self.waiting_reservations.extendable.take():
+            self.recovery.run_due(entry, now, partial(self._extend_lifetime, entry))
         for key in self.holdings.visited.take():
             if (visited_entry := self.entries.get(key)) is not None:
-                self.recovery.shield(visited_entry, now, partial(self._occupancy.report, visited_entry, now))
+                self.recovery.run_due(visited_entry, now, partial(self._occupancy.report, visited_entry, now))
         for key in islice(self.records.due.pop_due(now), _DUE_A_STEP):
             if (due_now := self.entries.get(key)) is not None:
                 self.recovery.note_fault(key, None)
-                self.recovery.shield(due_now, now, partial(self._do_due, due_now, now))
+                self.recovery.run_due(due_now, now, partial(self._do_due, due_now, now))
         self._settlement.settle_all(now)
         self._renew_positions(now)
         left = self.records.due.next()
@@ -383,7 +383,7 @@ class Ledger:
         else:
             self.placement.leave_node(entry)
 
-    def _outlast(self, entry: ReservationInfo) -> None:
+    def _extend_lifetime(self, entry: ReservationInfo) -> None:
         self.admission.renew_expiry(entry)
         self.records.commit(entry)
 

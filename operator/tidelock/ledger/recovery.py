@@ -121,7 +121,7 @@ class Recovery:
                 self._records.in_change[suspect.key] = suspect
             self.recover(now)
 
-    def shield(self, entry: ReservationInfo, now: float, work: Callable[[], object]) -> None:
+    def run_due(self, entry: ReservationInfo, now: float, work: Callable[[], object]) -> None:
         """Do work that is due for a reservation. If it fails, the record is rebuilt and due again later."""
         with self.isolated("due", "Reservation", entry.reservation.meta, now, entry) as attempt:
             work()

@@ -30,7 +30,7 @@ class Budgets(Lister[PodDisruptionBudget]):
         """Take over a budget's newest version."""
         key = new.meta.key
         self._take_out(key)
-        places = self._places[key] = min(_choices(new), key=self._crowd)
+        places = self._places[key] = min(_choices(new), key=self._count)
         size = 1 + (new.spec.selector.size if new.spec.selector is not None else 0)
         for place in places:
             self._placed[place][key] = new, size
@@ -52,7 +52,7 @@ class Budgets(Lister[PodDisruptionBudget]):
                     return None
         return found
 
-    def _crowd(self, places: list[_Place]) -> int:
+    def _count(self, places: list[_Place]) -> int:
         """Count the budgets that are where another may be put."""
         return max((len(self._placed.get(place, ())) for place in places), default=0)
 

@@ -136,7 +136,7 @@ class Index(Generic[T]):
         spaces: tuple[str, ...] = ("",)
         if choice.namespaces is not None and len(choice.namespaces) <= _MANY:
             spaces = tuple(choice.namespaces)
-        anchor = min(choice.selection.pairs, key=lambda pair: self._crowd(spaces, pair), default=None)
+        anchor = min(choice.selection.pairs, key=lambda pair: self._count(spaces, pair), default=None)
         self._places[id(item)] = (spaces, anchor)
         for space in spaces:
             self._filed[space][anchor][id(item)] = item
@@ -161,7 +161,7 @@ class Index(Generic[T]):
                 for pair in pod.meta.labels.items():
                     yield from anchors.get(pair, {}).values()
 
-    def _crowd(self, spaces: Iterable[str], pair: Pair) -> int:
+    def _count(self, spaces: Iterable[str], pair: Pair) -> int:
         return sum(len(self._filed[space][pair]) for space in spaces if self._has(space, pair))
 
     def _has(self, space: str, pair: Pair) -> bool:

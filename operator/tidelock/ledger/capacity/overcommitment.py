@@ -30,8 +30,8 @@ def first_loser(
     shortfall = columns.shortfall(name)
     losers = [entry for entry in held if any(entry.held.get(resource) for resource in shortfall)]
     if any(lifetime.span(entry) is not None for entry in losers):
-        crowd = holdings.timeline.crowd(name, shortfall)
-        losers = [entry for entry in losers if lifetime.span(entry) is None or entry.key in crowd]
+        causes = holdings.timeline.spans_at_shortfall(name, shortfall)
+        losers = [entry for entry in losers if lifetime.span(entry) is None or entry.key in causes]
     if not losers:
         shortfall = beyond(shortfall, holdings.sharing.evictable(name))
         losers = [

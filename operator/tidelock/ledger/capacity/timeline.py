@@ -3,7 +3,7 @@
 The reservations and pods of a node must not exceed it at any time, by the rule of `spans`. The columns count
 all of them as if they were there at once, and the timeline subtracts from `reserved` the amounts that windows
 share. A pod that may stay for ever is placed by the columns alone. For a pod with a known beginning or end,
-`relief` returns the amounts that need not be free.
+`unused_amounts` returns the amounts that need not be free.
 
 All instants are seconds since the epoch, and there is no clock: a pod that stays beyond its end is noticed
 when the next window begins.
@@ -96,17 +96,17 @@ class Timeline:
         """Return whether windows share capacity of a node, so the end of a window may free nothing."""
         return node_name in self._shared
 
-    def crowd(self, node_name: str, excess: Resources) -> set[Hashable]:
+    def spans_at_shortfall(self, node_name: str, excess: Resources) -> set[Hashable]:
         """Return the keys of spans that contain an instant at which a node has this shortfall."""
         spans = self._spans.get(node_name, {})
         levels = {start: level_at(spans.values(), start) for start in {span.start for span in spans.values()}}
-        crowded = set()
+        short = set()
         for name, units in excess.items():
             limit = max((level.get(name, 0) for level in levels.values()), default=0) - units
-            crowded |= {start for start, level in levels.items() if level.get(name, 0) > limit}
-        return {key for key, span in spans.items() if any(span.start <= at < span.end for at in crowded)}
+            short |= {start for start, level in levels.items() if level.get(name, 0) > limit}
+        return {key for key, span in spans.items() if any(span.start <= at < span.end for at in short)}
 
-    def relief(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
+    def unused_amounts(self, begin: float, end: float, now: float) -> tuple[Rows, Amounts]:
         """Return the amounts of each node that need not be free from one instant until before another.
 
         A span beyond its end counts as there for ever.
@@ -117,12 +117,12 @@ class Timeline:
 
         """
         self._lay_out()
-        relief = self._peak[: len(self._ids)].copy()
+        unused = self._peak[: len(self._ids)].copy()
         ids, then = self._peaks(begin, end, now)
-        relief[ids] -= then
+        unused[ids] -= then
         rows = self._known_rows()
-        helped = (rows >= 0) & (relief > 0).any(axis=1)
-        return rows[helped], relief[helped]
+        helped = (rows >= 0) & (unused > 0).any(axis=1)
+        return rows[helped], unused[helped]
 
     def _known_rows(self) -> Rows:
         """Return the row of each node that ever had a span, by its id, or -1 if the node is not known now."""

@@ -37,7 +37,7 @@ class WaitingReservations:
     Attributes:
         waiting: reservations that want capacity: their first, more, or on another node.
         untried: the waiting reservations that must be tried now.
-        outlasting: reservations with capacity that may live longer if their quota allows it.
+        extendable: reservations with capacity that may live longer if their quota allows it.
         refused_by: by plugin, reservations that it has refused since all classes were tried last.
         positions_changed: whether positions must be computed again.
         steady: the clock of waiting times and published texts.
@@ -52,7 +52,7 @@ class WaitingReservations:
         self.positions_changed = False
         self.steady = SteadyClock()
         self.since: dict[Key, float] = {}
-        self.outlasting = WorkQueue[ReservationInfo]()
+        self.extendable = WorkQueue[ReservationInfo]()
         self._groups = groups
         self._over_quota = EquivalenceClasses(quota_demand)
         self._inadmissible = EquivalenceClasses(capacity_demand)
@@ -64,10 +64,10 @@ class WaitingReservations:
             if len(self.refused_by[plugin]) <= MOST_COMPARED:
                 self.refused_by[plugin][entry.key] = entry
 
-    def note_outlasting(self, entry: ReservationInfo) -> None:
+    def note_extendable(self, entry: ReservationInfo) -> None:
         """Schedule the check whether a reservation with capacity may live longer, if it asks for that."""
         if lifetime.wants_longer(entry):
-            self.outlasting.add(entry)
+            self.extendable.add(entry)
 
     @property
     def renewal(self) -> float:
@@ -101,7 +101,7 @@ class WaitingReservations:
         self.since.pop(entry.key, None)
         self.positions_changed |= self.waiting.pop(entry.key, None) is not None and entry.tried
         self.untried.pop(entry.key, None)
-        self.outlasting.discard(entry)
+        self.extendable.discard(entry)
         self._forget_refusal(entry)
 
     def over_quota(self, entry: ReservationInfo) -> bool:
@@ -187,7 +187,7 @@ class WaitingReservations:
 
     def _retry_all(self, entries: list[ReservationInfo]) -> None:
         for entry in entries:
-            self.note_outlasting(entry)
+            self.note_extendable(entry)
         self.retry(entries)
 
     def _go_on_after(self, key: Key) -> None:

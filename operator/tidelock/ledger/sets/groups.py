@@ -103,12 +103,12 @@ class Group:
         return self.served >= self.least
 
     @property
-    def doomed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether too many members have ended for the group to be complete again."""
         return sum(entry.phase in _FAILED for entry in self.members.values()) > self.size - self.least
 
     @property
-    def spare(self) -> int:
+    def surplus(self) -> int:
         """Number of waiting members that the group does not need, negative while members are missing."""
         return self.served + len(self.waiting) - self.least
 
@@ -135,11 +135,11 @@ class Group:
         """A key of everything that decides, besides free capacity, whether the group can be placed."""
         return self.served, len(self.members)
 
-    def give(self, *, given: bool) -> None:
+    def set_committed(self, *, committed: bool) -> None:
         """Note whether members may report Active."""
-        self.group_committed = given
+        self.group_committed = committed
         for entry in self.members.values():
-            entry.group_committed = given
+            entry.group_committed = committed
 
 
 def is_placed_together(group: Group) -> bool:
@@ -227,7 +227,9 @@ class Groups:
             return
         group.members[entry.key] = entry
         # A member that is stored as Active was committed together with the others.
-        group.give(given=group.group_committed or entry.reservation.status.get("phase") == Phase.ACTIVE)
+        group.set_committed(
+            committed=group.group_committed or entry.reservation.status.get("phase") == Phase.ACTIVE
+        )
 
     def remove(self, entry: ReservationInfo) -> None:
         """Remove a reservation that is gone from its group."""

@@ -73,23 +73,23 @@ class GroupSettlement:
         elif not group.group_committed and any(deadlines.missed(entry) for entry in group.holding):
             self._give_up_together(group, now)
         elif not group.group_committed and group.stored:
-            group.give(given=True)
+            group.set_committed(committed=True)
             for entry in group.holding:
                 self._records.commit(entry)
 
     def _break_up(self, group: Group, now: float) -> None:
         """Let all members of a group that is short wait together, or end if it can't be complete again."""
-        group.give(given=False)
+        group.set_committed(committed=False)
         text = f"{group.served} of the {group.least} reservations that group {group.key.name} needs are left"
         for entry in group.holding:
             self._placement.displace(entry, reasons.GROUP_INCOMPLETE, text, now)
-        if group.doomed:
+        if group.has_failed:
             for entry in group.waiting:
                 text = (
                     f"too many reservations of group {group.key.name} have ended for it to be complete again"
                 )
                 self._records.end(entry, Event.GIVE_UP, reasons.GROUP_FAILED, text, now)
-        elif group.spare < 0:
+        elif group.surplus < 0:
             for entry in group.waiting:  # they wait for members now, whatever they were refused for before
                 self._waiting.positions_changed |= entry.tried
                 entry.tried = False

@@ -256,25 +256,25 @@ class DefaultPreemption(PostFilter):
         self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None
     ) -> PotentialVictims:
         """Lay out the possible victims of some nodes."""
-        crew, width = self._residents.of(rows), len(snapshot.resources)
+        on_nodes, width = self._residents.of(rows), len(snapshot.resources)
         reservations = self._reservations_below(pod, snapshot, rows, own) if own is not None else {}
-        shape = (len(rows), crew.there.shape[1] + max(map(len, reservations.values()), default=0))
-        pods = (slice(None), slice(crew.there.shape[1]))
+        shape = (len(rows), on_nodes.there.shape[1] + max(map(len, reservations.values()), default=0))
+        pods = (slice(None), slice(on_nodes.there.shape[1]))
         order = np.full(shape, _EMPTY, np.int8)
-        order[pods][crew.there & (crew.priority < pod.spec.priority)] = _POD
+        order[pods][on_nodes.there & (on_nodes.priority < pod.spec.priority)] = _POD
         for index, column in (
-            self._protected_by_reservations(pod, snapshot, rows, crew, own) if own is not None else ()
+            self._protected_by_reservations(pod, snapshot, rows, on_nodes, own) if own is not None else ()
         ):
             order[index, column] = _EMPTY
         priority, started = np.zeros(shape, np.int64), np.full(shape, inf)
-        priority[pods], started[pods] = crew.priority, crew.started
+        priority[pods], started[pods] = on_nodes.priority, on_nodes.started
         amounts = np.zeros((*shape, 2 * width + 2), np.int64)
-        amounts[pods][..., :width] = crew.amounts[..., :width]
-        amounts[pods][..., -2:] = crew.amounts[..., width:]
+        amounts[pods][..., :width] = on_nodes.amounts[..., :width]
+        amounts[pods][..., -2:] = on_nodes.amounts[..., width:]
         amounts[order == _EMPTY] = 0
-        occupants: list[Sequence[Placed | ReservationInfo]] = list(crew.pods)
+        occupants: list[Sequence[Placed | ReservationInfo]] = list(on_nodes.pods)
         if len(self.handle.objects.pod_disruption_budgets):
-            order[pods][self._guarded(snapshot, rows, crew, order[pods] == _POD)] = _GUARDED
+            order[pods][self._guarded(snapshot, rows, on_nodes, order[pods] == _POD)] = _GUARDED
         for index, entries in reservations.items():
             here = slice(len(occupants[index]), len(occupants[index]) + len(entries))
             order[index, here] = _LOCK
@@ -296,7 +296,7 @@ class DefaultPreemption(PostFilter):
         )
 
     def _protected_by_reservations(
-        self, pod: Pod, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, own: OwnReservations
+        self, pod: Pod, snapshot: Snapshot, rows: Rows, on_nodes: PodsOfNodes, own: OwnReservations
     ) -> Iterator[tuple[int, int]]:
         """Yield the places of pods on some rows that use a reservation which is not below the pod."""
         if not self.handle.reservations.shared:
@@ -309,7 +309,7 @@ class DefaultPreemption(PostFilter):
                 if each.priority >= pod.spec.priority and each not in own and not each.lends_to(pod)
             ]
             uids = {uid for entry in safe for uid in entry.occupants}
-            for column, placed in enumerate(crew.pods[index]) if uids else ():
+            for column, placed in enumerate(on_nodes.pods[index]) if uids else ():
                 if placed.pod.uid in uids:
                     yield index, column
 
@@ -334,7 +334,7 @@ class DefaultPreemption(PostFilter):
                 found[index] = entries
         return found
 
-    def _guarded(self, snapshot: Snapshot, rows: Rows, crew: PodsOfNodes, below: Matrix) -> Matrix:
+    def _guarded(self, snapshot: Snapshot, rows: Rows, on_nodes: PodsOfNodes, below: Matrix) -> Matrix:
         """Return which evictions, after those of more important pods, would violate a budget."""
         guarded = np.zeros(below.shape, np.bool_)
         budgets = self.handle.objects.pod_disruption_budgets
@@ -345,7 +345,7 @@ class DefaultPreemption(PostFilter):
             mark = (self.handle.cache.generations([name]), first, budgets.version)
             known = self._budgeted.get(name)
             if known is None or known[0] != mark:
-                known = self._budgeted[name] = (mark, violating(budgets, crew.pods[index][first:]))
+                known = self._budgeted[name] = (mark, violating(budgets, on_nodes.pods[index][first:]))
             guarded[index, first : first + len(known[1])] = known[1]
         return guarded
 

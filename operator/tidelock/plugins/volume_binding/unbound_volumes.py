@@ -43,7 +43,7 @@ class UnboundVolumes:
         name = volume.meta.name
         self._there[name] = volume
         place = self._place_of.get(name)
-        if place is not None and _looks(self.volumes[place]) == _looks(volume):
+        if place is not None and _properties(self.volumes[place]) == _properties(volume):
             self._free[place] = True
         else:
             self._stale = True
@@ -74,7 +74,7 @@ class UnboundVolumes:
 
         """
         self._build(labels)
-        suits = self._suiting(claim)
+        suits = self._matching(claim)
         for name in promised:
             if (place := self._place_of.get(name)) is not None:
                 suits[place] = False
@@ -95,7 +95,7 @@ class UnboundVolumes:
                 break
         return chosen
 
-    def _suiting(self, claim: PersistentVolumeClaim) -> npt.NDArray[np.bool_]:
+    def _matching(self, claim: PersistentVolumeClaim) -> npt.NDArray[np.bool_]:
         """Return the volumes that suit a claim on any node."""
         kinds = np.array([kind.suits(claim) for kind in self._kinds], np.bool_)
         suits: npt.NDArray[np.bool_] = self._free & (self._capacity >= (claim.size or 0))
@@ -146,6 +146,6 @@ def _kind(volume: PersistentVolume) -> tuple[object, ...]:
     )
 
 
-def _looks(volume: PersistentVolume) -> tuple[object, ...]:
+def _properties(volume: PersistentVolume) -> tuple[object, ...]:
     """Return all properties by which volumes are chosen."""
     return (*_kind(volume), volume.capacity, volume.meta.labels, volume.affinity)

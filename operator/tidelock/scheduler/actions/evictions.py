@@ -57,7 +57,7 @@ class Evictor:
             self._telemetry.preemption_attempts.inc()
             if attempt.chosen:
                 self._telemetry.preemption_victims.observe(attempt.chosen)
-            for pod in attempt.outdone:
+            for pod in attempt.cleared:
                 self._tasks.spawn(self._take_nomination(pod), About("eviction", PODS, pod.meta))
             for victim in attempt.victims:
                 about = About("eviction", PODS, victim.meta)

@@ -71,7 +71,7 @@ class Backfill:
         if self.idle:
             return
         if self._entry is not None and not self._waits(self._entry):
-            self._let_go()
+            self._end_earmarks()
         at = self._steady.at(now)
         if self._next <= at:
             self._next = at + BACKFILL_SECONDS
@@ -80,7 +80,7 @@ class Backfill:
     def _look(self, now: float, at: float) -> None:
         entry = self._first(now, at)
         if entry is None:
-            self._let_go()
+            self._end_earmarks()
             self._hopeless.clear()
             waited = (
                 self._waited(entry, now, at) for entry in self._ledger.waiting_reservations.waiting.values()
@@ -90,11 +90,11 @@ class Backfill:
         fits, pod = self._fits(entry, now), entry.reservation.pod
         if pod is None or not fits.any():
             if entry.earmark:
-                self._let_go()
+                self._end_earmarks()
             self._hopeless.update(self._ledger.waiting_reservations.alike(entry))
             self._next = at + _PAUSE
             return
-        self._let_go(but=entry)
+        self._end_earmarks(but=entry)
         if entry is not self._entry:
             self._entry, self._shortage, self._progress_at = entry, inf, at
         forecast = self._ledger.forecast(now)
@@ -170,7 +170,7 @@ class Backfill:
         least = shortages[candidates].min()
         return forecast.first_of((candidates & (shortages == least)).nonzero()[0])
 
-    def _let_go(self, but: ReservationInfo | None = None) -> None:
+    def _end_earmarks(self, but: ReservationInfo | None = None) -> None:
         """Keep capacity for one reservation, or for none. Statuses of earlier processes may name others."""
         if self._entry is not None and self._entry is not but:
             self._entry = None

@@ -87,7 +87,7 @@ class GangScheduler:
             PluginError: a plugin failed. Nothing is held.
 
         """
-        if group.spare < 0:
+        if group.surplus < 0:
             self._mark_inadmissible(group)  # members are missing
             return
         search = self._searches.get(group.key)
@@ -113,7 +113,12 @@ class GangScheduler:
         for key in tuple(self._searches):
             search = self._searches.pop(key)
             group = groups.get(key)
-            if group is not None and group.waiting and groups.awaited(group.waiting[0]) and group.spare >= 0:
+            if (
+                group is not None
+                and group.waiting
+                and groups.awaited(group.waiting[0])
+                and group.surplus >= 0
+            ):
                 self._searches[key] = search
                 return group
         return None
@@ -173,7 +178,7 @@ class GangScheduler:
     def _conclude(self, group: Group, layout: _Layout, now: float) -> None:
         """Reserve the found capacity if enough members fit, and note the shortfall of the others."""
         group.over_quota = any(lack.over_quota for lack in layout.lacks)
-        if len(layout.lacks) > group.spare:
+        if len(layout.lacks) > group.surplus:
             if not self._try_first(group, layout.lacks[-1]):
                 self._refuse(group, layout.lacks[-1], now)
             return
@@ -208,7 +213,7 @@ class GangScheduler:
         """Try each member beside all before it, until too many do not fit."""
         found: list[tuple[ReservationInfo, Site]] = []
         lacks: list[_Lack] = []
-        beside, spare = Charge(), group.spare
+        beside, spare = Charge(), group.surplus
         with self._ledger.holdings.trials.place() as count:
             for entry in group.order_of_trials:
                 self.tries += 1
@@ -226,7 +231,7 @@ class GangScheduler:
 
     def _refuse_for_quota(self, group: Group, now: float) -> bool:
         """Refuse a group if a quota allows too few members. Return whether it did."""
-        if group.spare > 0:
+        if group.surplus > 0:
             return False  # the rest of one's quota may suffice for another
         beside = Charge()
         for number, entry in enumerate(group.waiting):

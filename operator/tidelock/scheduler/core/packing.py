@@ -71,7 +71,7 @@ def begin_search(cycle: ReservationCycle, profile: Profile, group: Group, now: f
     domains = np.flatnonzero(theirs if theirs.any() else label.in_use[:-1]).tolist()
     by_name = sorted(((int(most[code]), label.values[code]) for code in domains), key=_VALUE, reverse=True)
     left = sorted(by_name, key=_MOST)
-    needed = len(waiting) - group.spare
+    needed = len(waiting) - group.surplus
     enough = [(takes, value) for takes, value in left if takes >= needed]
     return Search(enough or left[-1:], len(kinds))
 

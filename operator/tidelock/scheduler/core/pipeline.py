@@ -239,12 +239,12 @@ class Evaluation:
         if not timeline or (begin <= self.now and end == inf):
             return None
         short = self.short_of_capacity()
-        rows, relief = timeline.relief(begin, end, self.now)
-        rows, relief = rows[short[rows]], relief[short[rows]]
+        rows, unused = timeline.unused_amounts(begin, end, self.now)
+        rows, unused = rows[short[rows]], unused[short[rows]]
         if not len(rows):
             return None
         whatif = self.whatif(rows)
-        whatif.relieve(relief)
+        whatif.relieve(unused)
         fits = np.zeros(len(snapshot), np.bool_)
         fits[rows[whatif.judge().fits]] = True
         fits[list(self.nominated_above())] = False

@@ -26,7 +26,7 @@ class PreemptionAttempt:
         scheduler_name: the profile.
         node_name: the node, or empty if no victims help.
         victims: the pods to evict, without those that are being deleted.
-        outdone: pods of lower priority that have lost their nomination.
+        cleared: pods of lower priority that have lost their nomination.
         chosen: number of all victims, including reservations.
         borrowers: whether the victims give borrowed capacity back to its owner.
 
@@ -37,7 +37,7 @@ class PreemptionAttempt:
     scheduler_name: str
     node_name: str = ""
     victims: tuple[Pod, ...] = ()
-    outdone: tuple[Pod, ...] = ()
+    cleared: tuple[Pod, ...] = ()
     chosen: int = 0
     borrowers: bool = False
 
@@ -107,7 +107,7 @@ class Preemptor:
         return replace(
             attempt,
             victims=evicted,
-            outdone=self._outdone(attempt, victims),
+            cleared=self._clear_lower_nominations(attempt, victims),
             chosen=len(victims.pods) + len(reservations) if evicted or reservations else 0,
             borrowers=victims.borrowers,
         )
@@ -126,7 +126,7 @@ class Preemptor:
             and not entry.lends_to(attempt.pod)
         ]
 
-    def _outdone(self, attempt: PreemptionAttempt, victims: Victims) -> tuple[Pod, ...]:
+    def _clear_lower_nominations(self, attempt: PreemptionAttempt, victims: Victims) -> tuple[Pod, ...]:
         """Remove nominations of pods with lower priority, unless the pod reclaims its own capacity.
 
         Those that followed the pod's own nomination already yield to it. Their removal would cause retries of

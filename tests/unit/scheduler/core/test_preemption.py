@@ -158,7 +158,7 @@ def test_lower_nominations_on_the_chosen_node_end() -> None:
     core.refuse()
     attempt = attempted(core)
 
-    assert [each.meta.name for each in attempt.outdone] == ["web-0"]
+    assert [each.meta.name for each in attempt.cleared] == ["web-0"]
     assert (attempt.victims, attempt.chosen) == ((), 0), "the victim is terminating already"
     assert [each.meta.name for each in core.cache.nominator.on("node-a")] == ["web-1"]
 
