@@ -288,7 +288,7 @@ class Lease(Leadership):
                 await self._look_again()
                 await self._give_up()
         except (ApiError, LeaseLostError) as error:
-            logger.info("the Lease was not given up", extra={"error": str(error)})
+            logger.info("the Lease was not released", extra={"error": str(error)})
         self._held = None
 
     # Handler of the Lease's watch while this process stands by.
@@ -296,7 +296,7 @@ class Lease(Leadership):
     def upsert(self, old: LeaseObject | None, new: LeaseObject) -> None:
         """Note a change of the Lease."""
         if old is None or old.spec.holder_identity != new.spec.holder_identity:
-            logger.info("seen", extra={"lease": self._name, "leader": new.spec.holder_identity or "none"})
+            logger.info("the Lease has a new holder", extra={"lease": self._name, "leader": new.spec.holder_identity or "none"})
             self._renewals = False
         else:
             self._renewals = True

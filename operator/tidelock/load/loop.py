@@ -272,7 +272,7 @@ class LoadLoop:
             except SourceError as error:
                 group.past_from = self._clock.monotonic() + _PAST_RETRY
                 fields = {"waterlevel": group.name, "error": str(error)}
-                logger.warning("the past of a source was not read", extra=fields)
+                logger.warning("past measurements were not read", extra=fields)
                 return
 
     def _failed(self, group: MeasuredGroup, error: SourceError) -> None:

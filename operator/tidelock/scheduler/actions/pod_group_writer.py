@@ -56,7 +56,7 @@ class PodGroupWriter:
                     await pause(error)
                     continue
                 except ApiError as error:  # the group is gone, or may not be written
-                    logger.info("no condition written", extra={"group": str(key), "error": str(error)})
+                    logger.info("a condition was not written", extra={"group": str(key), "error": str(error)})
                 if self._newest[key] is result:
                     return
         finally:
