@@ -60,7 +60,7 @@ class Member:
         self._on_bound = on_bound
         self._decider = decider = Decider(default_configuration(SCHEDULER, BUILTINS))
         self._event_handlers = event_handlers = EventHandlers(
-            decider.cache, decider.ledger, decider.queue, decider.waiting_pods, clock, _nobody_sleeps
+            decider.cache, decider.ledger, decider.queue, decider.waiting_pods, clock, _do_nothing
         )
         self._jobs: dict[str, Job] = {}
         self._pods: dict[str, Pod] = {}
@@ -165,5 +165,5 @@ def _reservation(job: Job, seconds: int) -> Reservation:
     return decode_reservation(msgspec.json.encode(body))
 
 
-def _nobody_sleeps() -> None:
+def _do_nothing() -> None:
     """Do nothing, as decisions are made when the simulation asks for them."""

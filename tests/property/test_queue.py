@@ -327,7 +327,7 @@ class Queueing(RuleBasedStateMachine):
         assert sum(self.queue.counts().values()) == len(self.records)
 
     @invariant()
-    def nobody_is_slept_over(self) -> None:
+    def no_wakeup_is_missed(self) -> None:
         due = self._due()
         promised = self.queue.next_due()
         assert due is None or (promised is not None and promised <= max(due, self.now))
