@@ -21,7 +21,10 @@ Actions have the names of the code: `propose` and `conclude`, `take`, `lapse` an
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
+
+from model.search import Histories, search
 
 Phase = Literal["", "Pending", "Active"]
 Stage = Literal["new", "asked", "answered", "checked", "over"]
@@ -274,35 +277,6 @@ def _applied(state: State, index: int, leader: Leader, write: Write, rules: Rule
     return state.having(index, leader)._replace(api=state.api if refused else api)
 
 
-def explore(rules: Rules, until: str = "") -> tuple[int, dict[str, list[str]]]:
-    """Visit all reachable states, or those until a violation of one kind.
-
-    Returns:
-        the number of states, and a shortest path to each kind of violation.
-
-    """
-    start = State()
-    came_by: dict[State, tuple[State | None, str]] = {start: (None, "")}
-    found: dict[str, list[str]] = {}
-    layer = [start]
-    while layer and until not in found:
-        following = []
-        for state in layer:
-            for name, after in steps(state, rules):
-                if after in came_by:
-                    continue
-                came_by[after] = (state, name)
-                for wrong in violations(after):
-                    found.setdefault(wrong, _way_to(after, came_by))
-                following.append(after)
-        layer = following
-    return len(came_by), found
-
-
-def _way_to(state: State, came_by: dict[State, tuple[State | None, str]]) -> list[str]:
-    way = []
-    at: State | None = state
-    while at is not None:
-        at, name = came_by[at]
-        way.append(name)
-    return [name for name in reversed(way) if name]
+def explore(rules: Rules, until: str = "") -> tuple[int, Histories]:
+    """Visit all reachable states, or those until a violation of one kind."""
+    return search(State(), partial(steps, rules=rules), violations, done=lambda found: until in found)

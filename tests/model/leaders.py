@@ -12,7 +12,10 @@ Actions have the names of the code: `acquire` and the fence of kube/lease, `rebu
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
+
+from model.search import Histories, search
 
 NODES = (0, 1)
 ROOM = 1
@@ -223,29 +226,6 @@ def _answered(leader: Leader, state: State, write: Write, *, refused: bool) -> L
     return leader
 
 
-def explore(rules: Rules) -> tuple[int, list[str]]:
-    """Visit all reachable states. Return their number, and a shortest path to a violation if there is one."""
-    start = State()
-    came_by: dict[State, tuple[State | None, str]] = {start: (None, "")}
-    layer = [start]
-    while layer:
-        following = []
-        for state in layer:
-            for name, after in steps(state, rules):
-                if after in came_by:
-                    continue
-                came_by[after] = (state, name)
-                if wrong := list(violations(after)):
-                    return len(came_by), [*_way_to(after, came_by), *wrong]
-                following.append(after)
-        layer = following
-    return len(came_by), []
-
-
-def _way_to(state: State, came_by: dict[State, tuple[State | None, str]]) -> list[str]:
-    way = []
-    at: State | None = state
-    while at is not None:
-        at, name = came_by[at]
-        way.append(name)
-    return [name for name in reversed(way) if name]
+def explore(rules: Rules) -> tuple[int, Histories]:
+    """Visit all reachable states, or those until the first violation."""
+    return search(State(), partial(steps, rules=rules), violations, done=bool)

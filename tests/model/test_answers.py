@@ -7,7 +7,7 @@ from model.answers import Rules, explore
 
 def test_no_history_gives_granted_capacity_twice_or_loses_a_stored_grant() -> None:
     states, found = explore(Rules())
-    assert not found, "\n".join(f"{wrong}: {' | '.join(way)}" for wrong, way in found.items())
+    assert not found, "\n".join(f"{wrong}: {' | '.join(history)}" for wrong, history in found.items())
     assert states > 1000
 
 

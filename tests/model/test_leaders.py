@@ -6,12 +6,12 @@ from model.leaders import Rules, explore
 
 
 def test_no_history_grants_capacity_twice() -> None:
-    states, wrong = explore(Rules())
-    assert not wrong, "\n".join(wrong)
+    states, found = explore(Rules())
+    assert not found, "\n".join(f"{wrong}: {' | '.join(history)}" for wrong, history in found.items())
     assert states > 1000
 
 
 @pytest.mark.parametrize("rule", ["fence", "delete_after_bind"])
 def test_each_rule_is_needed(rule: str) -> None:
-    _, wrong = explore(Rules(**{rule: False}))
-    assert wrong
+    _, found = explore(Rules(**{rule: False}))
+    assert found
