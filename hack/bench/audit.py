@@ -1,7 +1,7 @@
 """Checks of the final state in the API: whether nodes have the capacity that pods and reservations got."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,11 @@ async def audit(client: KubeClient) -> list[str]:
     reservations = await read_all(client, RESERVATIONS.collection(NAMESPACE))
     nodes = await read_all(client, NODES.collection())
     return [*_not_held(reservations), *overcommitted(nodes, of_reservations(reservations), "locked")]
+
+
+def shown(faults: Sequence[str]) -> str:
+    """Format the faults of a run, or say that there are none."""
+    return "\n".join(faults) or "No reservation was lost, given twice or given without capacity."
 
 
 async def audit_pods(client: KubeClient, *, beside_reservations: bool) -> list[str]:

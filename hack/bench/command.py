@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import re
 import shlex
 import tempfile
@@ -14,6 +15,7 @@ import uvloop
 from bench.locks import ReservationLostError
 from devcluster import LocalCluster, start_cluster
 from devcluster.output import say
+from devcluster.programs import APISERVER_GOGC
 
 Count = tuple[str, int, int, str]
 """An option: its name, its default, its default with --quick, and its help text."""
@@ -41,6 +43,19 @@ def add_json(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record of the run there")
     words = ("python", "-m", parser.prog, *(re.sub("(^|=)/.*/", r"\1", word) for word in arguments))
     parser.set_defaults(bench=parser.prog.removeprefix("bench."), command=shlex.join(words))
+
+
+def add_fsync(parser: argparse.ArgumentParser) -> None:
+    """Add the option by which etcd writes to the disk itself."""
+    parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
+
+
+def control_plane(*, fsync: bool) -> str:
+    """Describe the control plane of `play_alone`."""
+    disk = "with" if fsync else "without"
+    return (
+        f"{os.cpu_count()} CPUs for everything; etcd {disk} fsync; kube-apiserver with GOGC={APISERVER_GOGC}"
+    )
 
 
 def play_alone(

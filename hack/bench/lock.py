@@ -9,15 +9,14 @@ figures, and 1 if a reservation was lost, granted twice or granted without capac
 
 import argparse
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.audit import audit
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.audit import audit, shown
+from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, play_alone
 from bench.creations import Creations, CreationSpeed, answering, answering_always
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
@@ -27,7 +26,6 @@ from bench.witness import witness
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_answerer
 from devcluster import Component, LocalCluster
 from devcluster.output import say
-from devcluster.programs import APISERVER_GOGC
 from tidelock.kube.client import KubeClient
 
 _MILLI = 1000
@@ -203,8 +201,7 @@ def report(
 ) -> None:
     """Print the figures."""
     print(
-        f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
-        f"kube-apiserver with GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; "
+        f"{control_plane(fsync=options.fsync)}; {options.nodes} bare nodes; "
         f"all programs run as {IDENTITY}.\n"
         "From the start of the write to Active=True as an independent watch sees it: "
         f"{options.locks} locks one at a time, {options.burst} at once on {IN_FLIGHT} connections; "
@@ -213,7 +210,7 @@ def report(
     for name, speed in peers.items():
         print(table(ours.figures, speed.figures, name))
     print(table(start.figures))
-    print("\n".join(faults) or "No lock was lost, given twice or given without room.")
+    print(shown(faults))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -232,7 +229,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("settle", 15, 2, "seconds before memory is read"),
     )
     add_counts(parser, counts, quick=quick)
-    parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
+    add_fsync(parser)
     add_json(parser, arguments)
     return parser.parse_args(arguments)
 

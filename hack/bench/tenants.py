@@ -15,7 +15,6 @@ capacity.
 
 import argparse
 import asyncio
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -25,8 +24,8 @@ from typing import Any
 
 import msgspec
 
-from bench.audit import audit
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.audit import audit, shown
+from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, play_alone
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
 from bench.programs import floor, tidelock
@@ -35,7 +34,6 @@ from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, install
 from devcluster import LocalCluster
 from devcluster.output import say
-from devcluster.programs import APISERVER_GOGC
 from tidelock.kube.client import RESERVATIONQUOTAS, RESERVATIONS, KubeClient
 from tidelock.kube.errors import TransientError
 
@@ -233,14 +231,13 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             await asyncio.to_thread(answering.stop)
         record.faults = [*seen.faults, *await audit(client)]
     print(
-        f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
-        f"kube-apiserver GOGC={APISERVER_GOGC}; {options.nodes} bare nodes; {options.locks} locks "
+        f"{control_plane(fsync=options.fsync)}; {options.nodes} bare nodes; {options.locks} locks "
         f"one at a time, beside {options.flood} of another namespace, which {options.writers} writers make."
     )
     for each in situations.values():
         print(f"\n{each.situation}\n{table(each.figures)}")
         record.add(each.figures, each.situation)
-    print("\n".join(record.faults) or "No lock was lost, given twice or given without room.")
+    print(shown(record.faults))
     record.write(options.json)
     return 1 if record.faults else 0
 
@@ -260,7 +257,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("writers", 4, 4, "reservations of the flood that are created at once"),
     )
     add_counts(parser, counts, quick=quick)
-    parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
+    add_fsync(parser)
     add_json(parser, arguments)
     return parser.parse_args(arguments)
 

@@ -7,14 +7,13 @@ node got more pods than fit, or if a scenario did not end within its time.
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench.audit import audit
 from bench.bare_client import bare_rate
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, play_alone
 from bench.comparison import PEER, Comparison
 from bench.locks import Reservations
 from bench.pods import add_priorities, clear_world
@@ -26,7 +25,6 @@ from bench.witness import witness
 from bench.world import add_objects, admin, install, install_kube_scheduler, put_nodes
 from devcluster import LocalCluster
 from devcluster.output import say
-from devcluster.programs import APISERVER_GOGC
 from tidelock.kube.client import KubeClient
 from tidelock.plugins.registry import REGISTRY
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
@@ -100,10 +98,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
             knows_reservations=False,
         ),
     )
-    print(
-        f"{os.cpu_count()} CPUs for everything; etcd {'with' if options.fsync else 'without'} fsync; "
-        f"kube-apiserver with GOGC={APISERVER_GOGC}; both programs have ServiceAccounts and no limits."
-    )
+    print(f"{control_plane(fsync=options.fsync)}; both programs have ServiceAccounts and no limits.")
     async with admin(cluster) as client:
         await add_priorities(client)
         for scenario in options.chosen:
@@ -141,7 +136,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add_counts(parser, counts, quick=quick)
     parser.add_argument("--scenarios", metavar="A,B", help="only these, by name")
-    parser.add_argument("--fsync", action="store_true", help="let etcd write to the disk itself")
+    add_fsync(parser)
     add_json(parser, arguments)
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw the figures there")
     parser.add_argument(
