@@ -296,7 +296,10 @@ class Lease(Leadership):
     def upsert(self, old: LeaseObject | None, new: LeaseObject) -> None:
         """Note a change of the Lease."""
         if old is None or old.spec.holder_identity != new.spec.holder_identity:
-            logger.info("the Lease has a new holder", extra={"lease": self._name, "leader": new.spec.holder_identity or "none"})
+            logger.info(
+                "the Lease has a new holder",
+                extra={"lease": self._name, "leader": new.spec.holder_identity or "none"},
+            )
             self._renewals = False
         else:
             self._renewals = True

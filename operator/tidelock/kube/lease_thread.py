@@ -118,7 +118,9 @@ class LeaseThread(Leadership):
         still = time.monotonic() - self._turned
         if still < self._patience:
             return True
-        logger.error("the event loop is stuck, so the Lease is not renewed", extra={"seconds": round(still, 1)})
+        logger.error(
+            "the event loop is stuck, so the Lease is not renewed", extra={"seconds": round(still, 1)}
+        )
         self.on_lost()
         return False
 

@@ -37,7 +37,7 @@ from tidelock.load.prometheus import PrometheusSource, PromQlQueries
 from tidelock.load.promql import anonymous_access
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
-from tidelock.load.status import METRICS_STALE, SurveyBuilder, aspects, render_level
+from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
 from tidelock.load.unexplained_use import unexplained_part, use_and_requests
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import Prometheus, WaterLevelSpec
@@ -370,14 +370,14 @@ class LoadLoop:
         """Write the status if it has changed. A refused write is repeated at the next refresh."""
         reading = group.reading or UseReading()
         now = self._clock.now()
-        builder = SurveyBuilder(group.spec, reading.invalid, now)
+        census = Census(group.spec, reading.invalid, now)
         for item in paced(nodes):
             if item is None:
                 await asyncio.sleep(0)
             else:
-                builder.add(item, group.estimate.levels.get(item))
+                census.add(item, group.estimate.levels.get(item))
         stored, generation = group.body.get("status", {}), _generation(group.body)
-        found = builder.survey(await self._unexplained(group, builder, stored, now))
+        found = census.survey(await self._unexplained(group, census, stored, now))
         self._metrics.surveyed(group.name, found)
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])
@@ -385,14 +385,14 @@ class LoadLoop:
             self._record_transitions(group, stored, conditions)
 
     async def _unexplained(
-        self, group: MeasuredGroup, builder: SurveyBuilder, stored: Mapping[str, Any], now: float
+        self, group: MeasuredGroup, census: Census, stored: Mapping[str, Any], now: float
     ) -> float | None:
         """Learn how much of the use of a group's nodes their requests do not explain, if that is wanted."""
         if not group.spec.learn_weight:
             return None
         group.unexplained.restore(stored.get("unexplainedPercent"), now)
         parts = []
-        for name, uses in builder.fresh.items():
+        for name, uses in census.fresh.items():
             part = unexplained_part(*use_and_requests(self._cache.columns, uses, name))
             if part is not None:
                 parts.append(part)

@@ -73,7 +73,7 @@ class LevelSurvey:
         return bool(self.qualities) and not self.counts.get(Quality.FRESH, 0)
 
 
-class SurveyBuilder:
+class Census:
     """Judges the nodes of a group one by one, and sums up the fresh ones."""
 
     def __init__(self, spec: WaterLevelSpec, invalid: Collection[str], now: float) -> None:

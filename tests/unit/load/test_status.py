@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tidelock.load.source import SourceError, Trouble
-from tidelock.load.status import LevelSurvey, SurveyBuilder, aspects, render_level
+from tidelock.load.status import Census, LevelSurvey, aspects, render_level
 from tidelock.model.api.water_level import WaterLevelSpec, WaterLevelStatus
 from tidelock.model.conditions import dated
 from tidelock.model.usage_annotations import NodeLevel, Quality, Stat
@@ -21,10 +21,10 @@ def level(cpu: float, at: float = NOW, window: str = "15m") -> NodeLevel:
 
 
 def survey(*levels: NodeLevel | None, invalid: tuple[str, ...] = (), **fields: Any) -> LevelSurvey:
-    builder = SurveyBuilder(spec(**fields), invalid, NOW)
+    census = Census(spec(**fields), invalid, NOW)
     for number, each in enumerate(levels):
-        builder.add(f"node-{number}", each)
-    return builder.survey()
+        census.add(f"node-{number}", each)
+    return census.survey()
 
 
 def conditions(
