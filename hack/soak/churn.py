@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from bench.world import each
+from soak.histories import LostError
 from soak.lives import KINDS, Actor
 from soak.nodes import STABLE, node_names
 from soak.outcome import Outcome
-from soak.seen import LostError
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.errors import ApiError
 
@@ -60,7 +60,7 @@ class Churn:
 
 
 @dataclass
-class Standing:
+class LongLived:
     """Reservations and pods that last for the whole run, one of each on every stable node."""
 
     actor: Actor
@@ -71,8 +71,8 @@ class Standing:
         """Create the objects, and wait until they are active and bound."""
         where = dict(enumerate(node_names(STABLE, self.nodes)))
 
-        async def stand(number: int) -> None:
-            reservation, pod = f"standing-lock-{number:03}", f"standing-pod-{number:03}"
+        async def create(number: int) -> None:
+            reservation, pod = f"long-lived-lock-{number:03}", f"long-lived-pod-{number:03}"
             await self.actor.reservation(reservation, nodeName=where[number], resources=_SIZE)
             await self.actor.active(reservation)
             await self.actor.pod(pod, nodeSelector={"kubernetes.io/hostname": where[number]})
@@ -82,7 +82,7 @@ class Standing:
             )
             self.held[pod] = (where[number], "")
 
-        await each(stand, where)
+        await each(create, where)
 
     async def lost(self) -> list[str]:
         """Return a text for each object that has changed."""

@@ -7,7 +7,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from soak.seen import Seen
+from soak.histories import Histories
 from tidelock.kube.client import PODS, RESERVATIONS, ApiResource, KubeClient
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 
@@ -33,7 +33,7 @@ class Actor:
 
     client: KubeClient
     namespace: str
-    seen: Seen
+    seen: Histories
     rng: Random
 
     async def reservation(self, name: str, **spec: Any) -> None:
@@ -85,25 +85,25 @@ class Actor:
 
     async def active(self, name: str) -> None:
         """Wait until a reservation has reported Active."""
-        await self.seen.until(RESERVATIONS, name, lambda story: story.was_active, "Active")
+        await self.seen.until(RESERVATIONS, name, lambda history: history.was_active, "Active")
 
     async def group_committed(self, name: str) -> None:
         """Wait until a reservation has reported Active or Expired, as a short one may end very early."""
         await self.seen.until(
-            RESERVATIONS, name, lambda story: story.was_active or story.phase == "Expired", "given"
+            RESERVATIONS, name, lambda history: history.was_active or history.phase == "Expired", "given"
         )
 
     async def phase(self, name: str, phase: str) -> None:
         """Wait until a reservation is in a phase that lasts."""
-        await self.seen.until(RESERVATIONS, name, lambda story: story.phase == phase, phase)
+        await self.seen.until(RESERVATIONS, name, lambda history: history.phase == phase, phase)
 
     async def bound(self, name: str) -> None:
         """Wait until a pod is bound."""
-        await self.seen.until(PODS, name, lambda story: story.node, "bound")
+        await self.seen.until(PODS, name, lambda history: history.node, "bound")
 
     async def gone(self, resource: ApiResource, name: str) -> None:
         """Wait until an object is gone, and forget its history."""
-        await self.seen.until(resource, name, lambda story: story.gone, "gone")
+        await self.seen.until(resource, name, lambda history: history.gone, "gone")
         self.seen.forget(resource, name)
 
 

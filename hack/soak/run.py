@@ -11,12 +11,12 @@ from bench.audit import of_pods, overcommitted, read_all
 from devcluster import Component
 from devcluster.output import say
 from soak.accounts import of_api, of_ledger
-from soak.churn import Churn, Standing
+from soak.churn import Churn, LongLived
+from soak.histories import LostError, watching
 from soak.lives import Actor
 from soak.nodes import CHANGING, STABLE, change_nodes, create_nodes, delete_nodes, node_names, recreate
 from soak.outcome import Outcome
 from soak.samples import Sample, look, metrics_of
-from soak.seen import LostError, watching
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.errors import ApiError
 
@@ -79,8 +79,8 @@ class _Soak:
         await create_nodes(self._client, [*node_names(STABLE, plan.nodes), *changing])
         async with watching(self._client, self._namespace, plan.patience) as seen:
             actor = Actor(self._client, self._namespace, seen, rng)
-            churn, standing = Churn(actor, outcome), Standing(actor, plan.nodes)
-            await standing.up()
+            churn, long_lived = Churn(actor, outcome), LongLived(actor, plan.nodes)
+            await long_lived.up()
             await self._agree("before the churn")
             before = await self._steady_sample()
             async with _beside(change_nodes(self._client, changing, rng), self._observe()):
@@ -88,8 +88,8 @@ class _Soak:
             for name in changing:
                 await recreate(self._client, name)
             await self._agree("after the churn")
-            outcome.faults += await standing.lost() + await self._overcommitted()
-            await standing.down()
+            outcome.faults += await long_lived.lost() + await self._overcommitted()
+            await long_lived.down()
             await self._agree("with everything removed")
             outcome.faults += await self._left_over()
             await self._calm(before)

@@ -15,7 +15,7 @@ class LostError(Exception):
 
 
 @dataclass
-class Story:
+class History:
     """The observed history of one object.
 
     Attributes:
@@ -33,42 +33,42 @@ class Story:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Seen:
+class Histories:
     """The histories of all reservations and pods of unfinished lives."""
 
     def __init__(self, patience: float) -> None:
         """Prepare with the limit of each wait in seconds."""
         self._patience = patience
-        self._stories: dict[tuple[str, str], Story] = {}
+        self._histories: dict[tuple[str, str], History] = {}
 
-    def expect(self, resource: ApiResource, name: str) -> Story:
+    def expect(self, resource: ApiResource, name: str) -> History:
         """Begin the history of an object, before it is created."""
-        return self._stories.setdefault((resource.plural, name), Story())
+        return self._histories.setdefault((resource.plural, name), History())
 
     def forget(self, resource: ApiResource, name: str) -> None:
         """Drop the history of an object that is no longer needed."""
-        self._stories.pop((resource.plural, name), None)
+        self._histories.pop((resource.plural, name), None)
 
     async def until(
-        self, resource: ApiResource, name: str, accept: Callable[[Story], object], what: str
-    ) -> Story:
+        self, resource: ApiResource, name: str, accept: Callable[[History], object], what: str
+    ) -> History:
         """Wait until an object is in an accepted state.
 
         Raises:
             LostError: the state was not reached in time. `what` completes "Reservation web-0 was not ...".
 
         """
-        story = self._stories[resource.plural, name]
+        history = self._histories[resource.plural, name]
         try:
             async with asyncio.timeout(self._patience):
-                while not accept(story):
-                    await story.changed.wait()
+                while not accept(history):
+                    await history.changed.wait()
         except TimeoutError:
             raise LostError(
                 f"{resource.kind} {name} was not {what} after {self._patience:g} s: "
-                f"phase {story.phase!r}, node {story.node!r}, gone {story.gone}"
+                f"phase {history.phase!r}, node {history.node!r}, gone {history.gone}"
             ) from None
-        return story
+        return history
 
     def take_reservation(self, line: bytes, _: float) -> str:
         """Handle an event of a reservation."""
@@ -81,21 +81,21 @@ class Seen:
     def _take(self, resource: ApiResource, line: bytes) -> str:
         event = decode_event(line)
         meta, status = event.object.metadata, event.object.status
-        story = self._stories.get((resource.plural, meta.name))
-        if story is not None:
-            story.node = event.object.spec.node_name if resource is PODS else status.node_name
-            story.phase = status.phase
-            story.was_active = story.was_active or status.active
-            story.gone = event.type == "DELETED"
-            story.changed.set()  # wakes all waiting tasks
-            story.changed = asyncio.Event()
+        history = self._histories.get((resource.plural, meta.name))
+        if history is not None:
+            history.node = event.object.spec.node_name if resource is PODS else status.node_name
+            history.phase = status.phase
+            history.was_active = history.was_active or status.active
+            history.gone = event.type == "DELETED"
+            history.changed.set()  # wakes all waiting tasks
+            history.changed = asyncio.Event()
         return meta.resource_version
 
 
 @asynccontextmanager
-async def watching(client: KubeClient, namespace: str, patience: float) -> AsyncIterator[Seen]:
+async def watching(client: KubeClient, namespace: str, patience: float) -> AsyncIterator[Histories]:
     """Watch the reservations and pods of a namespace while the context lasts."""
-    seen = Seen(patience)
+    seen = Histories(patience)
     async with (
         following(client, RESERVATIONS.collection(namespace), seen.take_reservation),
         following(client, PODS.collection(namespace), seen.take_pod),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from soak.seen import LostError, Seen
+from soak.histories import Histories, LostError
 from tidelock.kube.client import PODS, RESERVATIONS
 
 
@@ -19,10 +19,12 @@ def active(status: str) -> dict[str, Any]:
 
 
 async def test_a_short_lived_state_is_remembered() -> None:
-    seen = Seen(patience=20)
+    seen = Histories(patience=20)
     seen.expect(RESERVATIONS, "web-0")
     waiting = asyncio.create_task(
-        seen.until(RESERVATIONS, "web-0", lambda story: story.was_active and story.gone, "Active and gone")
+        seen.until(
+            RESERVATIONS, "web-0", lambda history: history.was_active and history.gone, "Active and gone"
+        )
     )
     await asyncio.sleep(0)
     assert seen.take_reservation(event("ADDED"), 0.0) == "7"
@@ -32,25 +34,25 @@ async def test_a_short_lived_state_is_remembered() -> None:
 
 
 async def test_a_pod_and_a_reservation_of_the_same_name_are_distinguished() -> None:
-    seen = Seen(patience=20)
+    seen = Histories(patience=20)
     seen.expect(RESERVATIONS, "web-0")
     seen.expect(PODS, "web-0")
     seen.take_pod(event("MODIFIED", spec={"nodeName": "a"}), 0.0)
-    story = await seen.until(PODS, "web-0", lambda story: story.node, "bound")
-    assert story.node == "a"
+    history = await seen.until(PODS, "web-0", lambda history: history.node, "bound")
+    assert history.node == "a"
     assert seen.expect(RESERVATIONS, "web-0").node == ""
 
 
 async def test_a_state_that_does_not_occur_in_time_is_an_error() -> None:
-    seen = Seen(patience=0.01)
+    seen = Histories(patience=0.01)
     seen.expect(RESERVATIONS, "web-0")
     seen.take_reservation(event("ADDED", status={"phase": "Pending"}), 0.0)
     with pytest.raises(LostError, match=r"Reservation web-0 was not Active after 0.01 s: phase 'Pending'"):
-        await seen.until(RESERVATIONS, "web-0", lambda story: story.was_active, "Active")
+        await seen.until(RESERVATIONS, "web-0", lambda history: history.was_active, "Active")
 
 
 async def test_a_forgotten_object_is_not_recorded() -> None:
-    seen = Seen(patience=20)
+    seen = Histories(patience=20)
     seen.expect(PODS, "web-0")
     seen.forget(PODS, "web-0")
     seen.take_pod(event("ADDED"), 0.0)
