@@ -174,7 +174,7 @@ def _closed_up(
     names: Collection[str],
     needed: int,
 ) -> Columns:
-    """Give the cells that shortened names leave free to the last column, as many as it needs."""
+    """Widen the last column by the cells that shortened names leave free, as far as it needs them."""
     widths = list(columns.widths)
     for place, head in enumerate(heads[:-1]):
         if head in names:

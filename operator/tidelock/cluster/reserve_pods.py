@@ -66,7 +66,7 @@ class ReservePods:
         apply_all((self._count, self._list), placed, 1)
 
     def discard(self, uid: str) -> None:
-        """Stop to count a reserve pod, if it counts."""
+        """Stop counting a reserve pod, if it counts."""
         placed = self._placed.get(uid)
         if placed is not None:
             apply_all((self._count, self._list), placed, -1)
@@ -86,7 +86,7 @@ class ReservePods:
         self.pod_counts.move(source, target)
 
     def _list(self, placed: Reserved, sign: int) -> None:
-        """Know a reserve pod, or no longer."""
+        """Add a reserve pod, or remove it."""
         uid = placed.pod.uid
         if sign > 0:
             self.pod_counts.place(placed)

@@ -66,7 +66,7 @@ class WhatIf:
                 self._timer.aside(plugin, "PreFilterExtensionAddPod", since)
 
     def remove(self, index: int, others: Iterable[Placed]) -> None:
-        """Stop to count pods on a node in the filters' state. Amounts are `shift`ed separately."""
+        """Stop counting pods on a node in the filters' state. Amounts are `shift`ed separately."""
         for other in others:
             for plugin in self._followers:
                 since = self._timer.now()

@@ -215,7 +215,7 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         self._count(state, pod, other, snapshot, 1)
 
     def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
-        """Stop to count another pod, and its required terms, in the domains of its node."""
+        """Stop counting another pod, and its required terms, in the domains of its node."""
         self._count(state, pod, other, snapshot, -1)
 
     def _count(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot, sign: int) -> None:

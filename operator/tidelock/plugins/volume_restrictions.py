@@ -107,7 +107,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
             conflicts.of_disks[other.pod.uid] = other.node_name
 
     def remove_pod(self, state: CycleState, pod: Pod, other: Placed, snapshot: Snapshot) -> None:
-        """Stop to count another pod as a user of its claims and disks."""
+        """Stop counting another pod as a user of its claims and disks."""
         conflicts = state.read(_Conflicts)
         if conflicts is not None:
             conflicts.of_claims.discard(other.pod.uid)

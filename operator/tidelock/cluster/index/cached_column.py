@@ -66,7 +66,7 @@ class CachedColumn:
 
 
 def _in_blocks(find: Callable[[Snapshot], Values], snapshot: Snapshot) -> Values:
-    """Work out the values of all nodes."""
+    """Compute the values of all nodes."""
     count = len(snapshot)
     if count <= _BLOCK:
         return find(snapshot)

@@ -51,7 +51,7 @@ class PodCounts:
         return tally.counts.view(len(self._columns))
 
     def place(self, occupant: LabelledPod) -> None:
-        """Know a pod that has been placed, on any node."""
+        """Add a pod that has been placed, on any node."""
         self._pods.place(occupant)
 
     def displace(self, occupant: LabelledPod) -> None:

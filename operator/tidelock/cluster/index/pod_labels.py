@@ -55,7 +55,7 @@ class PodLabels:
         self._coded: dict[str, _Coded] = {}
 
     def place(self, occupant: LabelledPod) -> None:
-        """Know a pod that has been placed, or a newer version of it with the same labels and node."""
+        """Add a pod that has been placed, or a newer version of it with the same labels and node."""
         pod = occupant.pod
         slot = self._slot_of.get(pod.uid)
         if slot is not None:

@@ -143,7 +143,7 @@ class ExpectedUse(Follower):
         self._put(pod, node_name, np.inf, workload)
 
     def release(self, uid: str) -> None:
-        """Stop to count a pod or reservation, if it counts."""
+        """Stop counting a pod or reservation, if it counts."""
         slot = self._slot_of.pop(uid, None)
         if slot is None:
             return

@@ -112,7 +112,7 @@ class CapacityBufferController(ObjectWriter):
         self._wanted: dict[Key, NodeRequest] = {}
 
     async def run(self, started: asyncio.Event) -> NoReturn:
-        """Look for ever, from the moment at which the cluster, the buffers and the templates are known."""
+        """Compare for ever, from the moment at which the cluster, the buffers and the templates are known."""
         await started.wait()
         while True:
             for _ in range(_GLANCES):

@@ -60,7 +60,7 @@ class NodeProtection(ObjectWriter):
         self._answers: dict[Key, ObjectMeta] = {}
 
     async def run(self, started: asyncio.Event) -> NoReturn:
-        """Look for ever, from the moment at which all nodes and reservations are known."""
+        """Compare for ever, from the moment at which all nodes and reservations are known."""
         await started.wait()
         while True:
             await asyncio.sleep(_PAUSE)
