@@ -6,7 +6,6 @@ from pathlib import Path
 
 import yaml
 
-from cluster.api import Api
 from cluster.world import World
 from devcluster import Cluster
 from devcluster.component import Component
@@ -25,35 +24,7 @@ def cluster_autoscaler(cluster: Cluster, world: World, directory: Path) -> Itera
 
     It removes a node that has been idle for some seconds.
     """
-    api: Api = world.admin
-    size = {"cpu": "2", "memory": "16Gi", "pods": "110"}
-    template = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": "template",
-            "labels": {**world.selector, _GROUP: "small", "kubernetes.io/hostname": "template"},
-            "annotations": {"cluster-autoscaler.kwok.nodegroup/max-count": "5"},
-        },
-        "status": {
-            "allocatable": size,
-            "capacity": size,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "Test"}],
-        },
-    }
-    settings = {
-        "apiVersion": "v1alpha1",
-        "readNodesFrom": "configmap",
-        "nodegroups": {"fromNodeLabelKey": _GROUP},
-        "nodes": {"skipTaint": True},
-        "configmap": {"name": "kwok-provider-templates"},
-    }
-    nodes = {"apiVersion": "v1", "kind": "List", "items": [template]}
-    for name, data in (
-        ("kwok-provider-config", {"config": yaml.safe_dump(settings)}),
-        ("kwok-provider-templates", {"templates": yaml.safe_dump(nodes)}),
-    ):
-        api.create(_CONFIG_MAPS, {"metadata": {"name": name}, "data": data})
+    _configure(world)
     directory.mkdir()
     (port,) = free_ports(1)
     environment = {
@@ -84,3 +55,35 @@ def cluster_autoscaler(cluster: Cluster, world: World, directory: Path) -> Itera
     )
     with kept(component):
         yield component
+
+
+def _configure(world: World) -> None:
+    """Write the provider's settings, and the template of its nodes."""
+    size = {"cpu": "2", "memory": "16Gi", "pods": "110"}
+    template = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": "template",
+            "labels": {**world.selector, _GROUP: "small", "kubernetes.io/hostname": "template"},
+            "annotations": {"cluster-autoscaler.kwok.nodegroup/max-count": "5"},
+        },
+        "status": {
+            "allocatable": size,
+            "capacity": size,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Test"}],
+        },
+    }
+    settings = {
+        "apiVersion": "v1alpha1",
+        "readNodesFrom": "configmap",
+        "nodegroups": {"fromNodeLabelKey": _GROUP},
+        "nodes": {"skipTaint": True},
+        "configmap": {"name": "kwok-provider-templates"},
+    }
+    nodes = {"apiVersion": "v1", "kind": "List", "items": [template]}
+    for name, data in (
+        ("kwok-provider-config", {"config": yaml.safe_dump(settings)}),
+        ("kwok-provider-templates", {"templates": yaml.safe_dump(nodes)}),
+    ):
+        world.admin.create(_CONFIG_MAPS, {"metadata": {"name": name}, "data": data})

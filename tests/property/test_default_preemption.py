@@ -16,6 +16,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.outcomes import Unschedulable
+from tidelock.scheduler.core.preemption import PreemptionAttempt
 from unit.scheduler.machinery import Core
 
 PRIORITIES = st.sampled_from([1, 0, 2, 1, -1, 3])
@@ -77,25 +78,7 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
     wanting: Pod,
 ) -> None:
     core = Core(*there)
-    for index, (name, cpu, priority, owner) in enumerate(reservations):
-        core.reservation(
-            f"lock-{index}", nodeName=name, resources={"cpu": cpu}, priority=priority, owner=owner
-        )
-        core.step()
-        core.clock.advance(1)
-    placed = []
-    for index, (name, cpu, priority, status, labels) in enumerate(residents):
-        fields: dict[str, Any] = {"priority": priority, "status": status, "labels": labels}
-        each = pod(f"other-{index}", requests={"cpu": cpu}, node_name=name, **fields)
-        if core.decider.columns.fits(name, each.requests):
-            core.add(each)
-            placed.append(each)
-    for limit in limits:
-        core.decider.objects.pod_disruption_budgets.upsert(None, limit)
-    for index, (name, cpu, priority) in enumerate(nominated):
-        core.cache.nominator.nominate(
-            pod(f"nominated-{index}", requests={"cpu": cpu}, priority=priority), name
-        )
+    placed = furnish(core, reservations, residents, limits, nominated)
     holdings = seen(core, there, placed)
     own = core.ledger.ownership.of(wanting)
     waits = wanting.requires_reservation and not any(
@@ -120,21 +103,57 @@ def test_the_least_harmful_victims_that_suffice_are_chosen(
     assert bool(attempt.node_name) == bool(expected), outcome.diagnosis.message
     assert core.cache.nominator.node_of(wanting.uid) == attempt.node_name
     if expected:
-        chosen = expected[attempt.node_name]
-        assert chosen.cost == min(each.cost for each in expected.values())
-        assert [victim.meta.name for victim in attempt.victims] == chosen.pods
-        assert broken(core) == set(chosen.reservations)
-        assert all(
-            core.ledger.entries[entry.key].phase is Phase.ACTIVE
-            for room in holdings
-            for entry in room.reservations
-            if entry.key.name not in chosen.reservations
+        check_choice(core, wanting, attempt, holdings, expected)
+
+
+def furnish(
+    core: Core,
+    reservations: list[tuple[str, str, int, str]],
+    residents: list[tuple[str, str, int, dict[str, Any], dict[str, str]]],
+    limits: list[PodDisruptionBudget],
+    nominated: list[tuple[str, str, int]],
+) -> list[Pod]:
+    """Add reservations, pods, budgets and nominations to a cluster, and return the pods that fit."""
+    for index, (name, cpu, priority, owner) in enumerate(reservations):
+        core.reservation(
+            f"lock-{index}", nodeName=name, resources={"cpu": cpu}, priority=priority, owner=owner
         )
-        if all(
-            entry.priority <= wanting.spec.priority
-            for entry in core.ledger.waiting_reservations.waiting.values()
-        ):
-            check_that_evictions_help(core, wanting, attempt.node_name, chosen)
+        core.step()
+        core.clock.advance(1)
+    placed = []
+    for index, (name, cpu, priority, status, labels) in enumerate(residents):
+        fields: dict[str, Any] = {"priority": priority, "status": status, "labels": labels}
+        each = pod(f"other-{index}", requests={"cpu": cpu}, node_name=name, **fields)
+        if core.decider.columns.fits(name, each.requests):
+            core.add(each)
+            placed.append(each)
+    for limit in limits:
+        core.decider.objects.pod_disruption_budgets.upsert(None, limit)
+    for index, (name, cpu, priority) in enumerate(nominated):
+        core.cache.nominator.nominate(
+            pod(f"nominated-{index}", requests={"cpu": cpu}, priority=priority), name
+        )
+    return placed
+
+
+def check_choice(
+    core: Core, wanting: Pod, attempt: PreemptionAttempt, holdings: list[Room], expected: dict[str, Plan]
+) -> None:
+    """Check that the plan of least harm is carried out, and that it helps."""
+    chosen = expected[attempt.node_name]
+    assert chosen.cost == min(each.cost for each in expected.values())
+    assert [victim.meta.name for victim in attempt.victims] == chosen.pods
+    assert broken(core) == set(chosen.reservations)
+    assert all(
+        core.ledger.entries[entry.key].phase is Phase.ACTIVE
+        for room in holdings
+        for entry in room.reservations
+        if entry.key.name not in chosen.reservations
+    )
+    if all(
+        entry.priority <= wanting.spec.priority for entry in core.ledger.waiting_reservations.waiting.values()
+    ):
+        check_that_evictions_help(core, wanting, attempt.node_name, chosen)
 
 
 def seen(core: Core, there: list[Node], placed: list[Pod]) -> list[Room]:
