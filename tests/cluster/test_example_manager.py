@@ -70,6 +70,16 @@ def west(private_cluster: LocalCluster, east: World, operator_of_west: OperatorP
 
 
 @pytest.fixture
+def kubeconfigs(
+    east: World, west: World, controlplane: ControlPlane, private_cluster: LocalCluster
+) -> list[Path]:
+    """Create a node in both clusters, and return the kubeconfigs of their administrators."""
+    east.node()
+    west.node()
+    return [controlplane.kubeconfig, private_cluster.kubeconfig]
+
+
+@pytest.fixture
 def pod(east: World) -> Manifest:
     """Return the pod to send."""
     return {
@@ -222,34 +232,26 @@ def run(pod: Manifest, clusters: list[Path], folder: Path, *crash: str) -> int:
 def test_the_manager_recovers_from_a_crash_at_each_request(
     east: World,
     west: World,
-    controlplane: ControlPlane,
-    private_cluster: LocalCluster,
+    kubeconfigs: list[Path],
     pod: Manifest,
     tmp_path: Path,
     number: int,
     when: str,
 ) -> None:
     """It makes seven requests: it looks for the pod, reserves, commits, releases and sends the pod."""
-    east.node()
-    west.node()
-    paths = [controlplane.kubeconfig, private_cluster.kubeconfig]
-    assert run(pod, paths, tmp_path, str(number), when) == CRASHED
-    assert run(pod, paths, tmp_path) == 0
+    assert run(pod, kubeconfigs, tmp_path, str(number), when) == CRASHED
+    assert run(pod, kubeconfigs, tmp_path) == 0
     until_settled(*((east, west) if pods(east) else (west, east)))
 
 
 def test_reservations_that_are_prepared_and_never_committed_expire(
     east: World,
     west: World,
-    controlplane: ControlPlane,
-    private_cluster: LocalCluster,
+    kubeconfigs: list[Path],
     pod: Manifest,
     tmp_path: Path,
 ) -> None:
-    east.node()
-    west.node()
-    paths = [controlplane.kubeconfig, private_cluster.kubeconfig]
-    assert run(pod, paths, tmp_path, "5", "before") == CRASHED
+    assert run(pod, kubeconfigs, tmp_path, "5", "before") == CRASHED
     prepared = reservations(east) + reservations(west)
     assert [each["spec"]["commit"] for each in prepared] == [{"withinSeconds": 35}] * 2
     wait_for(
