@@ -25,7 +25,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.binaries import find_binaries
-from tidelock.cli.check import POLICY_BINDINGS
+from tidelock.cli.installation_checks import POLICY_BINDINGS
 from tidelock.kube.client import RESERVATIONQUOTES, RESERVATIONS
 
 PLUGIN = Path(sys.executable).with_name("kubectl-tidelock")

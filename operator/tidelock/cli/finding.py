@@ -1,7 +1,10 @@
 """The result of a check of `kubectl tidelock check`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+_NAMED = 3  # of many objects in one finding
 
 
 class Severity(StrEnum):
@@ -21,3 +24,9 @@ class CheckFinding:
     level: Severity
     found: str
     advice: str = ""
+
+
+def first_of(texts: Sequence[str], separator: str = ", ") -> str:
+    """Join the first few texts, and count the others."""
+    others = len(texts) - _NAMED
+    return separator.join(texts[:_NAMED]) + (f" and {others} more" if others > 0 else "")

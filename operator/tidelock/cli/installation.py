@@ -15,6 +15,8 @@ from tidelock.model.instants import parse_instant
 
 INSTALL = "kubectl apply --server-side -k manifests/base"
 """The command that installs the operator."""
+BINDERS = "kubectl apply --server-side -k manifests/overlays/extender"
+"""The command that installs its webhooks and the extender for other binders."""
 
 _USUAL_NAMESPACE = "tidelock-system"
 

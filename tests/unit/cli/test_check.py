@@ -4,18 +4,11 @@ from typing import Any
 import pytest
 
 from builders import NOW, level, node, reservation, water_level
-from tidelock.cli.check import (
-    admission_finding,
-    answers_finding,
-    clock_finding,
-    crd_finding,
-    levels_finding,
-    objects_finding,
-    report,
-    reservations_finding,
-)
+from tidelock.cli.check import report
 from tidelock.cli.finding import CheckFinding, Severity
 from tidelock.cli.installation import Installation, lease_finding
+from tidelock.cli.installation_checks import admission_finding, answers_finding, crd_finding
+from tidelock.cli.state_checks import clock_finding, levels_finding, objects_finding, reservations_finding
 from tidelock.model.api.crds import RESERVATION
 from tidelock.model.instants import format_instant
 from unit.cli.scenes import active_json, condition, lock, pending_json

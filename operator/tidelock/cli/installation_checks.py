@@ -1,0 +1,253 @@
+"""Checks of the parts of an installation: CRDs, rights, policies and webhooks."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from tidelock.binders.tokens import TOKEN_PATH
+from tidelock.cli.finding import CheckFinding, Severity, first_of
+from tidelock.cli.installation import BINDERS, INSTALL, Installation
+from tidelock.cli.session import Session
+from tidelock.kube.client import (
+    EVENTS,
+    NODES,
+    PODS,
+    RESERVATIONGROUPS,
+    RESERVATIONQUOTAS,
+    RESERVATIONQUOTES,
+    RESERVATIONS,
+    RESERVATIONSCHEDULES,
+    WATERLEVELS,
+    ApiResource,
+)
+from tidelock.kube.errors import Forbidden, NotFound
+from tidelock.model.api.crds import CustomResource
+from tidelock.scheduler.informers.informers import OTHERS, OWN
+
+_CRDS = ApiResource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+POLICY_BINDINGS = ApiResource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+NO_REVIEWS = CheckFinding(
+    "admission",
+    Severity.NOTE,
+    "bindings of other schedulers are not reviewed: they may take reserved capacity",
+    f"needed only beside other schedulers: {BINDERS}, see docs/other-binders.md",
+)
+NO_ANSWERS = CheckFinding(
+    "answers",
+    Severity.NOTE,
+    "creations with spec.answer are not answered: the node is in the status alone",
+    f"needed only for immediate answers: {BINDERS}, see docs/immediate-answers.md",
+)
+
+
+# Resources that the operator writes. It reads those that it watches.
+_WRITES: tuple[tuple[str, ApiResource, str], ...] = (
+    ("create", PODS, "binding"),
+    ("patch", PODS, "status"),
+    ("delete", PODS, ""),
+    ("create", RESERVATIONS, ""),
+    ("update", RESERVATIONS, "status"),
+    ("delete", RESERVATIONS, ""),
+    ("patch", WATERLEVELS, "status"),
+    ("update", RESERVATIONGROUPS, "status"),
+    ("delete", RESERVATIONGROUPS, ""),
+    ("update", RESERVATIONSCHEDULES, "status"),
+    ("update", RESERVATIONQUOTAS, "status"),
+    ("update", RESERVATIONQUOTES, "status"),
+    ("delete", RESERVATIONQUOTES, ""),
+    ("patch", NODES, ""),
+    ("get", OTHERS["resource_claims"][0], ""),
+    ("patch", OTHERS["resource_claims"][0], ""),
+    ("patch", OTHERS["resource_claims"][0], "status"),
+    ("patch", OTHERS["resource_claims"][0], "binding"),
+    ("create", EVENTS, ""),
+)
+
+
+async def check_crd(session: Session, resource: CustomResource) -> list[CheckFinding]:
+    """Check whether a CRD is installed and served, with the schema of this version."""
+    matter = f"CRD {resource.plural}"
+    name = resource.definition()["metadata"]["name"]
+    try:
+        stored = msgspec.json.decode(await session.client.get(_CRDS.item(name)))
+    except NotFound:
+        return [CheckFinding(matter, Severity.WRONG, "is not installed", f"{INSTALL}")]
+    except Forbidden as error:
+        return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to read: {error.message}")]
+    return [crd_finding(matter, resource.definition(), stored)]
+
+
+def crd_finding(matter: str, wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> CheckFinding:
+    """Compare a stored definition with that of this version."""
+    conditions = stored.get("status", {}).get("conditions", ())
+    established = any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
+    if not established:
+        problems = "; ".join(each["message"] for each in conditions if each["status"] == "False")
+        return CheckFinding(matter, Severity.WRONG, f"is not served: {problems}", INSTALL)
+    (version,) = wanted["spec"]["versions"]
+    schemas = {each["name"]: each.get("schema") for each in stored["spec"]["versions"]}
+    if version["name"] not in schemas:
+        found = f"has versions {', '.join(schemas)}, not {version['name']}"
+        return CheckFinding(matter, Severity.WRONG, found, INSTALL)
+    if _stored(schemas[version["name"]]) != _stored(version["schema"]):
+        found = f"{version['name']} is served, with another schema than this version's"
+        advice = f"if the operator is of this version too, renew the CRDs: {INSTALL}"
+        return CheckFinding(matter, Severity.NOTE, found, advice)
+    return CheckFinding(matter, Severity.OK, f"{version['name']} is served")
+
+
+def _stored(schema: Any) -> Any:
+    """Leave out empty values, which the API server does not store."""
+    if isinstance(schema, dict):
+        return {key: _stored(value) for key, value in schema.items() if value not in ({}, [])}
+    return [_stored(value) for value in schema] if isinstance(schema, list) else schema
+
+
+async def check_rights(session: Session, installation: Installation) -> CheckFinding:
+    """Check whether the operator may do everything that it does."""
+    wanted = [
+        (verb, resource, "")
+        for resource in (
+            NODES,
+            PODS,
+            RESERVATIONS,
+            *(resource for resource, _ in (*OTHERS.values(), *OWN.values())),
+        )
+        for verb in ("list", "watch")
+    ]
+    wanted += _WRITES
+    allowed = await asyncio.gather(*(_may(session, installation, *right) for right in wanted))
+    missing = [_right(*right) for right, may in zip(wanted, allowed, strict=True) if not may]
+    user = f"ServiceAccount {installation.namespace}/{installation.account}"
+    if missing:
+        return CheckFinding(
+            "rights",
+            Severity.WRONG,
+            f"{user} may not {first_of(missing)}",
+            f"bind the ClusterRole: {INSTALL}",
+        )
+    return CheckFinding(
+        "rights", Severity.OK, f"{user} may do all {len(wanted)} things that the operator does"
+    )
+
+
+async def _may(
+    session: Session, installation: Installation, verb: str, resource: ApiResource, subresource: str
+) -> bool:
+    attributes = {
+        "verb": verb,
+        "group": resource.group,
+        "resource": resource.plural,
+        "subresource": subresource,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{installation.namespace}:{installation.account}",
+            "groups": [
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{installation.namespace}",
+                "system:authenticated",
+            ],
+            "resourceAttributes": attributes,
+        },
+    }
+    answer = msgspec.json.decode(await session.client.create(_REVIEWS, review))
+    return bool(answer["status"]["allowed"])
+
+
+def _right(verb: str, resource: ApiResource, subresource: str) -> str:
+    return f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
+
+
+async def check_fence(session: Session) -> CheckFinding:
+    """Check whether the API server refuses writes of a former leader."""
+    if await _has_policy(session, "tidelock-fence"):
+        return CheckFinding("fence", Severity.OK, "the API server refuses writes of a former leader")
+    found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
+    return CheckFinding("fence", Severity.WRONG, found, INSTALL)
+
+
+async def check_status_writers(session: Session) -> CheckFinding:
+    """Check which clients may write statuses. See docs/security.md to extend that."""
+    if await _has_policy(session, "tidelock-status-writers"):
+        return CheckFinding("statuses", Severity.OK, "the API server refuses all but the operator's")
+    found = (
+        "ValidatingAdmissionPolicyBinding tidelock-status-writers is missing: "
+        "a client that may write statuses in one namespace can take capacity from others"
+    )
+    return CheckFinding("statuses", Severity.NOTE, found, INSTALL)
+
+
+async def _has_policy(session: Session, name: str) -> bool:
+    try:
+        await session.client.get(POLICY_BINDINGS.item(name))
+    except NotFound:
+        return False
+    return True
+
+
+async def check_webhook(
+    session: Session,
+    resource: ApiResource,
+    judge: Callable[[Mapping[str, Any]], CheckFinding],
+    absent: CheckFinding,
+) -> CheckFinding:
+    """Check the webhook configuration of Tidelock. `absent` is the result without one."""
+    try:
+        stored = await session.client.get(resource.item("tidelock"))
+    except NotFound:
+        return absent
+    return judge(msgspec.json.decode(stored))
+
+
+def admission_finding(webhook: Mapping[str, Any]) -> CheckFinding:
+    """Check whether the webhook can be called, and whether it refuses bindings without the operator."""
+    if problem := _obstacle(webhook):
+        found = f"{problem}: each binding of other schedulers is refused"
+        advice = "run the operator with --admission: it sets that"
+        return CheckFinding("admission", Severity.WRONG, found, advice)
+    if any(each.get("failurePolicy") == "Ignore" for each in webhook["webhooks"]):
+        found = (
+            "failurePolicy Ignore: while the operator is away, other schedulers may take reserved capacity"
+        )
+        return CheckFinding("admission", Severity.NOTE, found, BINDERS)
+    return CheckFinding("admission", Severity.OK, "bindings of other schedulers are reviewed")
+
+
+def answers_finding(webhook: Mapping[str, Any]) -> CheckFinding:
+    """Check whether the webhook that answers creations can be called."""
+    if problem := _obstacle(webhook):
+        found = f"{problem}: spec.answer has no effect"
+        advice = "run the operator with --answers: it sets that"
+        return CheckFinding("answers", Severity.WRONG, found, advice)
+    return CheckFinding("answers", Severity.OK, "creations with spec.answer are answered")
+
+
+def _obstacle(webhook: Mapping[str, Any]) -> str:
+    """Return why the API server can't call a webhook, or an empty text."""
+    hooks = webhook.get("webhooks") or ()
+    if not hooks or not all(each["clientConfig"].get("caBundle") for each in hooks):
+        return "the webhook has no caBundle"
+    if not all(TOKEN_PATH.search(_called(each["clientConfig"])) for each in hooks):
+        return "the webhook is called without the operator's token"
+    return ""
+
+
+def _called(client_config: Mapping[str, Any]) -> str:
+    """Return the address of a webhook: a path of its Service, or a URL."""
+    return str(client_config.get("url") or (client_config.get("service") or {}).get("path") or "")
