@@ -10,7 +10,7 @@ from builders import node, pod
 from property.oracles import node_affinity as oracle
 from tidelock.framework.api import Code
 from tidelock.model.nodes import Node
-from tidelock.model.pods import NodeAffinity as Affinity
+from tidelock.model.pod_placement import NodeAffinity as Affinity
 from tidelock.plugins.node_affinity import NodeAffinityPlugin
 from unit.plugins.scene import Scene
 

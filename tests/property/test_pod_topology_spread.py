@@ -11,7 +11,8 @@ from property.changes import assert_changes_count
 from property.neighbours import DICE, HOSTNAME, ZONE, Dice, Json, World, without_none
 from property.oracles import pod_topology_spread as oracle
 from tidelock.framework.api import Code
-from tidelock.model.pods import Pod, SpreadConstraint
+from tidelock.model.pod_placement import SpreadConstraint
+from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector
 from tidelock.model.workloads import Service
 from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from tidelock.model.pods import PodAffinity, PodAffinityTerm, PodSpec
+from tidelock.model.pod_placement import PodAffinity, PodAffinityTerm
+from tidelock.model.pods import PodSpec
 from tidelock.model.selectors import Labels, Requirement
 
 

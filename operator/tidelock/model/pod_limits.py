@@ -7,7 +7,8 @@ which allows thousands of terms. Each limit is far beyond the pods of any worklo
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
-from tidelock.model.pods import Affinity, Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.pod_placement import Affinity, PodAffinity, PodAffinityTerm
+from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.selectors import LabelSelector, NodeSelectorTerm
 

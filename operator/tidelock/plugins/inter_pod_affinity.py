@@ -41,7 +41,8 @@ from tidelock.framework.events import Action, ClusterEvent, Registration, Resour
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.pod_placement import PodAffinity, PodAffinityTerm
+from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.selectors import Labels
 

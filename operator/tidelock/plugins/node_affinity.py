@@ -32,9 +32,9 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.plugin_args import read_args, refuse_args
-from tidelock.model import pods
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, PreferredTerm
+from tidelock.model.pod_placement import NodeAffinity, PreferredTerm
+from tidelock.model.pods import Pod
 from tidelock.model.selectors import NodeSelector
 
 _REASON = "node(s) didn't match Pod's node affinity/selector"
@@ -47,7 +47,7 @@ _REQUIRED, _PREFERRED = (
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
-    added_affinity: pods.NodeAffinity = pods.NodeAffinity()
+    added_affinity: NodeAffinity = NodeAffinity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _allowed_names(selector: NodeSelector) -> frozenset[str] | None:
     return allowed if selector.node_selector_terms else None
 
 
-def _problems(added: pods.NodeAffinity) -> Iterator[str]:
+def _problems(added: NodeAffinity) -> Iterator[str]:
     """Yield the requirements of added terms that can't be parsed. Terms without an effect are not parsed."""
     required = added.required.node_selector_terms if added.required else ()
     preferred = added.preferred_during_scheduling_ignored_during_execution

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from property.neighbours import World
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.pod_placement import PodAffinity, PodAffinityTerm
+from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 
 MATCHES = ""

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from tidelock.model.nodes import Node
-from tidelock.model.pods import NodeAffinity, Pod
+from tidelock.model.pod_placement import NodeAffinity
+from tidelock.model.pods import Pod
 from tidelock.model.selectors import Labels, NodeSelectorTerm, Requirement
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from property.neighbours import World
 from property.oracles import node_affinity
 from tidelock.model.nodes import Node
-from tidelock.model.pods import NodeAffinity, Pod, SpreadConstraint
+from tidelock.model.pod_placement import NodeAffinity, SpreadConstraint
+from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector
 
 HOSTNAME = "kubernetes.io/hostname"

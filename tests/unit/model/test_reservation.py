@@ -7,7 +7,8 @@ import builders
 from builders import Json
 from tidelock.model.api.owners import PodOwner
 from tidelock.model.meta import Key
-from tidelock.model.pods import Affinity, Pod
+from tidelock.model.pod_placement import Affinity
+from tidelock.model.pods import Pod
 from tidelock.model.reservation import Reservation
 from tidelock.model.selectors import LabelSelector, Requirement
 

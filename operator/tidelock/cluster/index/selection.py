@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from tidelock.model.pods import Pod, PodAffinityTerm
+from tidelock.model.pod_placement import PodAffinityTerm
+from tidelock.model.pods import Pod
 from tidelock.model.selectors import Labels, LabelSelector, Requirement
 
 Pair = tuple[str, str]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from tidelock.integrations.karmada.protobuf import Message
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pod_limits import excess
-from tidelock.model.pods import Affinity, NodeAffinity, Pod, PodSpec
+from tidelock.model.pod_placement import Affinity, NodeAffinity
+from tidelock.model.pods import Pod, PodSpec
 from tidelock.model.quantities import PODS, QuantityError, parse_quantity
 from tidelock.model.requests import Container, ResourceRequirements
 from tidelock.model.reserve_pod import reserve_pod_of

@@ -40,7 +40,8 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.plugin_args import read_args, refuse_args
 from tidelock.model.nodes import Node
-from tidelock.model.pods import Pod, SpreadConstraint
+from tidelock.model.pod_placement import SpreadConstraint
+from tidelock.model.pods import Pod
 from tidelock.model.selectors import is_qualified_name
 from tidelock.plugins.pod_topology_spread.default_selector import default_selection
 
