@@ -9,12 +9,10 @@ import pytest
 from attacks.operators import AS_INSTALLED, Replica, lives, until_led
 from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import Api
-from cluster.binder_server import operating, until_reviewed, webhooks
 from cluster.leases import forget_lease
 from cluster.operator_process import OperatorProcess
 from devcluster import LocalCluster, start_cluster
 from devcluster.identity import operator_kubeconfig
-from devcluster.loopback import free_ports
 from soak.__main__ import install
 
 
@@ -49,26 +47,6 @@ def operator(
         assert process.pid == begun, "the operator was restarted"
         assert process.stop() == 0
     forget_lease(Api(attacked_cluster.kubeconfig))
-
-
-@pytest.fixture(scope="module")
-def reviewing_operator(
-    attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    """Start the operator with extender and webhook, so that it reviews bindings of other schedulers."""
-    (port,) = free_ports(1)
-    api = Api(attacked_cluster.kubeconfig)
-    folder = tmp_path_factory.mktemp("reviewing")
-    with (
-        operating(attacked_cluster, folder, "--admission", "--extender", port=port) as process,
-        webhooks(attacked_cluster, api, port),
-    ):
-        tenant = Tenant(attacked_cluster, folder)
-        tenant.api = tenant.admin  # only an administrator may set the node of a pod
-        with closing(tenant):
-            until_reviewed(tenant)
-        yield process
-        lives(process)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ class Accelerators:
         api = self._world.api
         return Live(api, _TEMPLATES, api.create(_TEMPLATES.collection(self._world.namespace), manifest))
 
-    def of_pod(self, pod: Pod, name: str = "gpu") -> list[str]:
+    def of_pod(self, pod: Pod) -> list[str]:
         """Return the devices of a pod's claim that was created from a template."""
         found = pod.until(
             lambda each: each["status"].get("resourceClaimStatuses"), "have a claim from its template"
@@ -69,7 +69,7 @@ class Accelerators:
         (claim,) = (
             each["resourceClaimName"]
             for each in found["status"]["resourceClaimStatuses"]
-            if each["name"] == name
+            if each["name"] == "gpu"
         )
         path = _CLAIMS.item(claim, self._world.namespace)
         return devices_of(Live(self._world.api, _CLAIMS, self._world.api.get(path)))

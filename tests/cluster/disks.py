@@ -63,10 +63,10 @@ class Disks:
         api = self._world.api
         return Live(api, _CLAIMS, api.create(_CLAIMS.collection(self._world.namespace), manifest))
 
-    def make(self, claim: Live, *, size: str = "1Gi", kind: str = "fast") -> str:
+    def make(self, claim: Live) -> str:
         """Create the volume that a claim waits for, as its driver would, and return the chosen node."""
         node_name = selected_node(claim)
-        manifest = self._volume(f"made-for-{claim.name}", node_name, size, kind)
+        manifest = self._volume(f"made-for-{claim.name}", node_name, "1Gi", "fast")
         manifest["spec"].pop("local")
         manifest["spec"] |= {
             "csi": {"driver": _DRIVER, "volumeHandle": claim.uid},

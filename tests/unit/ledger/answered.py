@@ -51,8 +51,9 @@ class Scene(LedgerScene):
         self.admit(self.propose(nonce, name, at=at, **spec), on, at=at)
         return self.answer(nonce, name, at=at)
 
-    def unseen(self, nonce: str = "once") -> ReservationInfo:
-        entry = self.answers.find(nonce)
+    def unseen(self) -> ReservationInfo:
+        """Return the reservation of the creation, whose object was not seen yet."""
+        entry = self.answers.find("once")
         assert entry is not None
         return entry
 

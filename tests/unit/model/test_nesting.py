@@ -32,9 +32,10 @@ def nested(plain: Json, depth: int) -> bytes:
     return encode(plain).replace(b'"%b"' % _HERE.encode(), b"[" * depth + b"]" * depth)
 
 
-def deep_reservation(name: str = "deep", depth: int = TOO_DEEP) -> bytes:
+def deep_reservation(depth: int = TOO_DEEP) -> bytes:
     return nested(
-        reservation_json(name, template={"spec": {"containers": [{"name": "main"}], "unknown": _HERE}}), depth
+        reservation_json("deep", template={"spec": {"containers": [{"name": "main"}], "unknown": _HERE}}),
+        depth,
     )
 
 

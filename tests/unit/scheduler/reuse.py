@@ -21,10 +21,8 @@ def entry_of(core: Core, name: str = "lock") -> ReservationInfo:
     return core.ledger.entries[Key("shop", name)]
 
 
-def occupied(core: Core, name: str = "lock") -> tuple[str, str, str]:
-    conditions = {
-        each["type"]: each
-        for each in render_reservation(entry_of(core, name), core.clock.now())["conditions"]
-    }
-    told = conditions["Occupied"]
-    return told["status"], told["reason"], told["message"]
+def occupied(core: Core) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition Occupied."""
+    conditions = render_reservation(entry_of(core), core.clock.now())["conditions"]
+    (found,) = (each for each in conditions if each["type"] == "Occupied")
+    return found["status"], found["reason"], found["message"]

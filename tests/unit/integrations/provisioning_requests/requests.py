@@ -77,8 +77,8 @@ def request(**fields: Any) -> ProvisioningRequest:
     return decode_request(encode(request_json(**fields)))
 
 
-def template_path(name: str = "template") -> str:
-    return POD_TEMPLATES.item(name, NAMESPACE)
+def template_path() -> str:
+    return POD_TEMPLATES.item("template", NAMESPACE)
 
 
 def group(owner: ProvisioningRequest, status: Json | None = None) -> ReservationGroup:
