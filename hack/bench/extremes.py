@@ -4,13 +4,36 @@ The API server takes all of them, but some are beyond Tidelock's limits. All fun
 objects from numbers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from bench.decisions import NAMESPACE, SCHEDULER
-from bench.scenarios import Json, node_name, pod_object
+from bench.decisions import NAMESPACE
+from bench.extreme_objects import (
+    HOSTNAME,
+    Thing,
+    make_pod,
+    make_reservation,
+    make_template,
+    requesting,
+    resource_names,
+)
+from bench.extreme_pods import (
+    anti_affinity,
+    host_ports,
+    many_containers,
+    many_labels,
+    many_volumes,
+    node_affinity,
+    placed_anti_affinity,
+    placed_preferences,
+    placed_with_resources,
+    preferred_nodes,
+    spread,
+    tolerations,
+    unknown_resources,
+)
+from bench.scenarios import Json, node_name
 from tidelock.model.api.owners import MOST_CONDITIONS
 from tidelock.model.api.reservation import MOST_MEMBERS
 from tidelock.model.pod_limits import (
@@ -29,17 +52,7 @@ from tidelock.model.pod_limits import (
 )
 from tidelock.model.pods import REQUIRE_RESERVATION
 
-_HOSTNAME = "kubernetes.io/hostname"
-_ZONE = "topology.kubernetes.io/zone"
 _UID = "00000000-0000-0000-0000-{:012}"
-
-
-@dataclass(frozen=True, slots=True)
-class Thing:
-    """An object and its kind: the name of a lister of the decider, or pod, reservation, schedule or quote."""
-
-    kind: str
-    body: Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +74,9 @@ class Case:
 def cases() -> list[Case]:
     """Return all cases, some within the limits and some far beyond them."""
     return [
-        Case("resources", partial(_unknown_resources, LIMITS[RESOURCES] - 2)),
-        Case("resources-8000", partial(_unknown_resources, 8_000)),
-        Case("resources-of-placed", partial(_placed_with_resources, 500, 1_000)),
+        Case("resources", partial(unknown_resources, LIMITS[RESOURCES] - 2)),
+        Case("resources-8000", partial(unknown_resources, 8_000)),
+        Case("resources-of-placed", partial(placed_with_resources, 500, 1_000)),
         Case("resources-of-locks", partial(_reservations_with_resources, 16, 31, 2)),
         Case("resources-of-locks-512", partial(_reservations_with_resources, 16, 32, 16)),
         Case("claimed-locks", partial(_claims, 5_800, 700)),
@@ -77,24 +90,24 @@ def cases() -> list[Case]:
         Case("alternatives", partial(_locks, 5_000, {"anyOf": "worst"})),
         Case("owners-placed", partial(_owners_among_placed, "Exists")),
         Case("owners-placed-all", partial(_owners_among_placed, "DoesNotExist")),
-        Case("anti-affinity", partial(_anti_affinity, LIMITS[POD_TERMS])),
-        Case("anti-affinity-4000", partial(_anti_affinity, 4_000)),
-        Case("anti-affinity-of-placed-4000", partial(_placed_anti_affinity, 4_000)),
-        Case("preferred-affinity-of-placed-4000", partial(_placed_wishes, 4_000)),
-        Case("node-affinity", partial(_node_affinity, LIMITS[NODE_TERMS])),
-        Case("node-affinity-5000", partial(_node_affinity, 5_000)),
-        Case("preferred-node-affinity", partial(_preferred_nodes, LIMITS[NODE_TERMS])),
-        Case("spread-constraints", partial(_spread, LIMITS[CONSTRAINTS])),
-        Case("spread-constraints-1000", partial(_spread, 1_000)),
-        Case("tolerations", partial(_tolerations, LIMITS[TOLERATIONS])),
-        Case("tolerations-20000", partial(_tolerations, 20_000)),
-        Case("containers", partial(_containers, LIMITS[RESOURCES] - 3)),
-        Case("containers-5000", partial(_containers, 5_000)),
-        Case("host-ports", partial(_host_ports, LIMITS[PORTS])),
-        Case("host-ports-20000", partial(_host_ports, 20_000)),
-        Case("volumes", partial(_volumes, LIMITS[VOLUMES])),
-        Case("volumes-5000", partial(_volumes, 5_000)),
-        Case("labels-20000", partial(_labels, 20_000)),
+        Case("anti-affinity", partial(anti_affinity, LIMITS[POD_TERMS])),
+        Case("anti-affinity-4000", partial(anti_affinity, 4_000)),
+        Case("anti-affinity-of-placed-4000", partial(placed_anti_affinity, 4_000)),
+        Case("preferred-affinity-of-placed-4000", partial(placed_preferences, 4_000)),
+        Case("node-affinity", partial(node_affinity, LIMITS[NODE_TERMS])),
+        Case("node-affinity-5000", partial(node_affinity, 5_000)),
+        Case("preferred-node-affinity", partial(preferred_nodes, LIMITS[NODE_TERMS])),
+        Case("spread-constraints", partial(spread, LIMITS[CONSTRAINTS])),
+        Case("spread-constraints-1000", partial(spread, 1_000)),
+        Case("tolerations", partial(tolerations, LIMITS[TOLERATIONS])),
+        Case("tolerations-20000", partial(tolerations, 20_000)),
+        Case("containers", partial(many_containers, LIMITS[RESOURCES] - 3)),
+        Case("containers-5000", partial(many_containers, 5_000)),
+        Case("host-ports", partial(host_ports, LIMITS[PORTS])),
+        Case("host-ports-20000", partial(host_ports, 20_000)),
+        Case("volumes", partial(many_volumes, LIMITS[VOLUMES])),
+        Case("volumes-5000", partial(many_volumes, 5_000)),
+        Case("labels-20000", partial(many_labels, 20_000)),
         Case("schedules", partial(_schedules, 1_000, "* * * * *")),
         # Clocks are put forward at this time, so it is skipped every year.
         Case("schedules-never", partial(_schedules, 1_000, "30 2 * 3 0L")),
@@ -111,47 +124,10 @@ def cases() -> list[Case]:
         Case("group-spread", partial(_group, MOST_MEMBERS, "Spread")),
         Case("group-packed", partial(_group, MOST_MEMBERS, "Pack")),
         Case("group-packed-all-different", partial(_group, MOST_MEMBERS, "Pack", alike=False)),
-        Case("group-in-one-node", partial(_crowd, MOST_MEMBERS)),
+        Case("group-in-one-node", partial(_group_in_one_node, MOST_MEMBERS)),
         Case("group-ports", partial(_group_of_ports, MOST_MEMBERS)),
-        Case("group-of-strangers", partial(_strangers, 2_000)),
+        Case("group-of-strangers", partial(_more_than_group, 2_000)),
     ]
-
-
-def _pod(name: str, *, labels: Json | None = None, annotations: Json | None = None, **spec: Any) -> Thing:
-    container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "100m"}}}
-    body = pod_object(name, SCHEDULER, {"labels": labels or {}, "spec": {"containers": [container], **spec}})
-    body["metadata"] |= {"namespace": NAMESPACE, "uid": name, "resourceVersion": "1"}
-    body["metadata"]["annotations"] = annotations or {}
-    return Thing("pod", body)
-
-
-def _reservation(name: str, spec: Json) -> Thing:
-    metadata = {"name": name, "namespace": NAMESPACE, "generation": 1, "uid": name, "resourceVersion": "1"}
-    return Thing("reservation", {"metadata": metadata, "spec": {"ttlSeconds": 86_400, **spec}})
-
-
-def _asking(names: Sequence[str]) -> Json:
-    return {
-        "name": "main",
-        "image": "pause",
-        "resources": {"requests": dict.fromkeys(names, "1")},
-    }
-
-
-def _names(prefix: str, count: int) -> list[str]:
-    return [f"{prefix}.example.com/r-{number}" for number in range(count)]
-
-
-def _unknown_resources(names: int, _nodes: int) -> Iterator[Thing]:
-    """Yield a pod that requests resources that no node has."""
-    yield _pod("worst", containers=[_asking(_names("none", names))])
-
-
-def _placed_with_resources(pods: int, names: int, nodes: int) -> Iterator[Thing]:
-    """Yield pods that another scheduler has bound, each with different resources that no node has."""
-    for number in range(pods):
-        asked = _asking(_names(f"p{number}", names))
-        yield _pod(f"worst-{number}", containers=[asked], nodeName=node_name(number % nodes))
 
 
 def _reservations_with_resources(
@@ -160,56 +136,28 @@ def _reservations_with_resources(
     """Yield reservations with templates that request resources that no node has."""
     for number in range(reservations):
         asking = [
-            {**_asking(_names(f"l{number}-{each}", names)), "name": f"c-{each}"} for each in range(containers)
+            {**requesting(resource_names(f"l{number}-{each}", names)), "name": f"c-{each}"}
+            for each in range(containers)
         ]
         template = {"spec": {"containers": asking}}
-        yield _reservation(f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "template": template})
+        yield make_reservation(
+            f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "template": template}
+        )
 
 
 def _claims(uids: int, reservations: int, nodes: int) -> Iterator[Thing]:
     """Yield a bound pod with an annotation that names as many uids as fit, and many reservations for it."""
     claims = ",".join(_UID.format(number) for number in range(uids))
-    yield _pod(
+    yield make_pod(
         "worst",
         labels={"app": "worst"},
         annotations={"tidelock.dev/claimed-locks": claims},
         nodeName=node_name(nodes // 2),
     )
     for number in range(reservations):
-        yield _reservation(
+        yield make_reservation(
             f"worst-{number}", {"owners": [{"pod": {"name": "worst"}}], "resources": {"cpu": "1m"}}
         )
-
-
-def _shunning(number: int) -> Json:
-    expression = {"key": "app", "operator": "NotIn", "values": [f"none-{number}"]}
-    return {
-        "topologyKey": _ZONE if number % 2 else _HOSTNAME,
-        "labelSelector": {"matchExpressions": [expression]},
-        "namespaceSelector": {},
-    }
-
-
-def _avoiding(terms: int) -> Json:
-    required = [_shunning(number) for number in range(terms)]
-    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-
-
-def _anti_affinity(terms: int, _nodes: int) -> Iterator[Thing]:
-    """Yield a pod with anti-affinity to most pods of all namespaces, by terms that all differ."""
-    yield _pod("worst", affinity=_avoiding(terms))
-
-
-def _placed_anti_affinity(terms: int, nodes: int) -> Iterator[Thing]:
-    """Yield a bound pod with anti-affinity to most pods of all namespaces."""
-    yield _pod("worst", affinity=_avoiding(terms), nodeName=node_name(nodes // 2))
-
-
-def _placed_wishes(terms: int, nodes: int) -> Iterator[Thing]:
-    """Yield a bound pod with preferred anti-affinity to most pods of all namespaces."""
-    wishes = [{"weight": 1, "podAffinityTerm": _shunning(number)} for number in range(terms)]
-    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
-    yield _pod("worst", affinity=affinity, nodeName=node_name(nodes // 2))
 
 
 def _owners(reservations: int, owners: int, expressions: int, _nodes: int) -> Iterator[Thing]:
@@ -229,8 +177,8 @@ def _owners(reservations: int, owners: int, expressions: int, _nodes: int) -> It
             }
             for owner in range(owners)
         ]
-        yield _reservation(f"worst-{number}", {"owners": terms, "resources": {"cpu": "1m"}})
-    yield _pod("worst", labels={"app": "worst"})
+        yield make_reservation(f"worst-{number}", {"owners": terms, "resources": {"cpu": "1m"}})
+    yield make_pod("worst", labels={"app": "worst"})
 
 
 def _selecting(number: int, last: Json) -> list[Json]:
@@ -258,11 +206,11 @@ def _owners_of_gated(locks: int, pods: int, _nodes: int) -> Iterator[Thing]:
     """
     for number in range(locks):
         owners = _selecting(number, {"key": "app", "operator": "In", "values": ["worst"]})
-        lock = _reservation(f"worst-{number}", {"owners": owners, "resources": {"cpu": "1000"}})
+        lock = make_reservation(f"worst-{number}", {"owners": owners, "resources": {"cpu": "1000"}})
         lock.body["metadata"]["namespace"] = "gated"
         yield lock
     for number in range(pods):
-        pod = _pod(
+        pod = make_pod(
             f"worst-{number}",
             labels={"app": "worst", "n": str(number)},
             annotations={REQUIRE_RESERVATION: "true"},
@@ -275,7 +223,7 @@ def _reused(locks: int, _nodes: int) -> Iterator[Thing]:
     """Yield reusable reservations that fit nowhere, with all placed pods as owners by many expressions."""
     for number in range(locks):
         owners = _selecting(number, {"key": "none", "operator": "DoesNotExist"})
-        yield _reservation(
+        yield make_reservation(
             f"worst-{number}", {"owners": owners, "resources": {"cpu": "1000"}, "reuse": "Always"}
         )
 
@@ -284,7 +232,7 @@ def _locks(count: int, spec: Json, _nodes: int) -> Iterator[Thing]:
     """Yield many equal reservations, which are all decided, or end, at the same instant."""
     for number in range(count):
         owners = [{"pod": {"name": f"worst-{number}"}}]
-        yield _reservation(f"worst-{number}", {"owners": owners, "resources": {"cpu": "1m"}, **spec})
+        yield make_reservation(f"worst-{number}", {"owners": owners, "resources": {"cpu": "1m"}, **spec})
 
 
 def _owners_among_placed(last: str, _nodes: int) -> Iterator[Thing]:
@@ -296,88 +244,7 @@ def _owners_among_placed(last: str, _nodes: int) -> Iterator[Thing]:
         ]
         owners.append({"selector": {"matchExpressions": [*wanted, {"key": "none", "operator": last}]}})
     group = {"name": "worst", "uid": "worst", "members": 1, "minMembers": 1}
-    yield _reservation("worst", {"owners": owners, "resources": {"cpu": "1m"}, "group": group})
-
-
-def _terms(count: int) -> list[Json]:
-    return [
-        {"matchExpressions": [{"key": f"none.example.com/{number}", "operator": "Exists"}]}
-        for number in range(count)
-    ]
-
-
-def _node_affinity(terms: int, _nodes: int) -> Iterator[Thing]:
-    """Yield a pod with node affinity terms that each name a different label."""
-    required = {"nodeSelectorTerms": _terms(terms)}
-    yield _pod(
-        "worst", affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    )
-
-
-def _preferred_nodes(terms: int, _nodes: int) -> Iterator[Thing]:
-    """Yield a pod with preferred node affinity terms that each name a different label."""
-    wishes = [{"weight": 1, "preference": term} for term in _terms(terms)]
-    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
-    yield _pod("worst", affinity=affinity)
-
-
-def _spread(constraints: int, _nodes: int) -> Iterator[Thing]:
-    """Yield a pod with spread constraints over the pods of its namespace, with selectors that all differ."""
-    wanted = [
-        {
-            "maxSkew": 100,
-            "topologyKey": _HOSTNAME if number % 2 else _ZONE,
-            "whenUnsatisfiable": "DoNotSchedule" if number % 3 else "ScheduleAnyway",
-            "labelSelector": {
-                "matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"none-{number}"]}]
-            },
-        }
-        for number in range(constraints)
-    ]
-    yield _pod("worst", topologySpreadConstraints=wanted)
-
-
-def _tolerations(count: int, _nodes: int) -> Iterator[Thing]:
-    """Yield a pod that tolerates many taints."""
-    tolerations = [{"key": f"none-{number}", "operator": "Exists"} for number in range(count)]
-    yield _pod("worst", tolerations=tolerations)
-
-
-def _containers(count: int, _nodes: int) -> Iterator[Thing]:
-    """Yield a pod of many containers, each with another image and another resource."""
-    containers = [
-        {
-            "name": f"c-{number}",
-            "image": f"image-{number}",
-            "resources": {"requests": {"cpu": "1m", f"none.example.com/{number}": "1"}},
-        }
-        for number in range(count)
-    ]
-    yield _pod("worst", containers=containers)
-
-
-def _host_ports(count: int, nodes: int) -> Iterator[Thing]:
-    """Yield a bound pod and a pending one, which both take many ports of their node."""
-    ports = [{"containerPort": 1 + number, "hostPort": 1 + number} for number in range(count)]
-    container = {"name": "main", "image": "pause", "ports": ports}
-    yield _pod("worst-placed", containers=[container], nodeName=node_name(nodes // 2))
-    yield _pod("worst", containers=[container])
-
-
-def _volumes(count: int, _nodes: int) -> Iterator[Thing]:
-    """Yield a pod with many disks."""
-    volumes = [
-        {"name": f"v-{number}", "rbd": {"monitors": [f"m-{number}"], "pool": "p", "image": f"i-{number}"}}
-        for number in range(count)
-    ]
-    yield _pod("worst", volumes=volumes)
-
-
-def _labels(count: int, nodes: int) -> Iterator[Thing]:
-    """Yield a bound pod and a pending one, both with many labels."""
-    labels = {f"label-{number}": "x" for number in range(count)}
-    yield _pod("worst-placed", labels=labels, nodeName=node_name(nodes // 2))
-    yield _pod("worst", labels=labels)
+    yield make_reservation("worst", {"owners": owners, "resources": {"cpu": "1m"}, "group": group})
 
 
 def _schedules(count: int, schedule: str, _nodes: int) -> Iterator[Thing]:
@@ -397,38 +264,19 @@ def _schedules(count: int, schedule: str, _nodes: int) -> Iterator[Thing]:
         )
 
 
-def _template(constraints: int, terms: int, number: int = 0) -> Json:
-    """Return a template with many constraints and anti-affinity terms about all pods like itself."""
-    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["worst", f"w-{number}"]}]}
-    term = {"labelSelector": selector, "namespaceSelector": {}, "topologyKey": _HOSTNAME}
-    required = [{**term, "namespaces": [f"other-{each}"]} for each in range(terms)]
-    constraint = {"maxSkew": 100, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
-    return {
-        "metadata": {"labels": {"app": "worst"}},
-        "spec": {
-            "containers": [_asking(["cpu"]) | {"resources": {"requests": {"cpu": "1m"}}}],
-            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
-            "topologySpreadConstraints": [
-                {**constraint, "topologyKey": _HOSTNAME if each % 2 else _ZONE, "minDomains": 1 + each}
-                for each in range(constraints)
-            ],
-        },
-    }
-
-
 def _quotes(count: int, _nodes: int) -> Iterator[Thing]:
     """Yield quotes for pods with many constraints and anti-affinity terms."""
     for number in range(count):
-        template = _template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS], number)
+        template = make_template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS], number)
         metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
         yield Thing("quote", {"metadata": metadata, "spec": {"template": template}})
 
 
 def _preemptor(constraints: int, terms: int, _nodes: int) -> Iterator[Thing]:
     """Yield a pod with many constraints and anti-affinity terms, which preempts others on any node."""
-    spec = _template(constraints, terms)["spec"]
+    spec = make_template(constraints, terms)["spec"]
     spec["containers"][0]["resources"]["requests"]["cpu"] = "16"
-    yield _pod("worst", labels={"app": "worst"}, priority=1_000, **spec)
+    yield make_pod("worst", labels={"app": "worst"}, priority=1_000, **spec)
 
 
 def _storage(claims: int, expressions: int, nodes: int) -> Iterator[Thing]:
@@ -449,7 +297,7 @@ def _storage(claims: int, expressions: int, nodes: int) -> Iterator[Thing]:
         selector, resources = {"matchExpressions": wanted}, {"requests": {"storage": "1Gi"}}
         spec = {**common, "resources": resources, "selector": selector}
         yield Thing("persistent_volume_claims", {"metadata": metadata, "spec": spec})
-    yield _pod(
+    yield make_pod(
         "worst",
         volumes=[
             {"name": f"v-{number}", "persistentVolumeClaim": {"claimName": f"claim-{number}"}}
@@ -463,7 +311,7 @@ def _services(count: int, _nodes: int) -> Iterator[Thing]:
     for number in range(count):
         metadata = {"name": f"worst-{number}", "namespace": NAMESPACE, "uid": f"worst-{number}"}
         yield Thing("services", {"metadata": metadata, "spec": {"selector": {"app": "worst"}}})
-    yield _pod("worst", labels={"app": "worst"})
+    yield make_pod("worst", labels={"app": "worst"})
 
 
 def _controllers(expressions: int, _nodes: int) -> Iterator[Thing]:
@@ -471,7 +319,7 @@ def _controllers(expressions: int, _nodes: int) -> Iterator[Thing]:
     wanted = [{"key": "app", "operator": "NotIn", "values": [f"x-{each}"]} for each in range(expressions)]
     metadata = {"name": "worst", "namespace": NAMESPACE, "uid": "worst"}
     yield Thing("replica_sets", {"metadata": metadata, "spec": {"selector": {"matchExpressions": wanted}}})
-    pod = _pod("worst", labels={"app": "worst"})
+    pod = make_pod("worst", labels={"app": "worst"})
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "worst", "uid": "worst"}
     pod.body["metadata"]["ownerReferences"] = [owner | {"controller": True}]
     yield pod
@@ -488,26 +336,26 @@ def _budgets(count: int, expressions: int, _nodes: int) -> Iterator[Thing]:
         spec = {"selector": {"matchExpressions": wanted}}
         yield Thing("pod_disruption_budgets", {"metadata": metadata, "spec": spec})
     container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": "16"}}}
-    yield _pod("worst", containers=[container], priority=1_000)
+    yield make_pod("worst", containers=[container], priority=1_000)
 
 
 def _member(number: int, members: int, mode: str, asked: Json) -> Thing:
     group: Json = {"name": "worst", "uid": "worst", "members": members, "minMembers": members}
     if mode:
-        group["topology"] = {"key": _HOSTNAME, "mode": mode}
+        group["topology"] = {"key": HOSTNAME, "mode": mode}
     owners = [{"pod": {"name": f"worst-{number}"}}]
-    return _reservation(f"worst-{number}", {"owners": owners, "group": group, **asked})
+    return make_reservation(f"worst-{number}", {"owners": owners, "group": group, **asked})
 
 
 def _group(members: int, mode: str, _nodes: int, *, alike: bool = True) -> Iterator[Thing]:
     """Yield a group in which no two members fit on one node, because of their anti-affinity."""
     constraints, terms = OF_GROUPS[CONSTRAINTS] // members, OF_GROUPS[POD_TERMS] // members
     for number in range(members):
-        template = _template(constraints, terms, 0 if alike else number)
+        template = make_template(constraints, terms, 0 if alike else number)
         yield _member(number, members, mode, {"template": template})
 
 
-def _crowd(members: int, _nodes: int) -> Iterator[Thing]:
+def _group_in_one_node(members: int, _nodes: int) -> Iterator[Thing]:
     """Yield a group that must be on one node, and is too large for any."""
     for number in range(members):
         yield _member(number, members, "Pack", {"resources": {"cpu": "1m"}})
@@ -521,7 +369,7 @@ def _group_of_ports(members: int, _nodes: int) -> Iterator[Thing]:
         yield _member(number, members, "", {"template": {"spec": {"containers": [container]}}})
 
 
-def _strangers(count: int, _nodes: int) -> Iterator[Thing]:
+def _more_than_group(count: int, _nodes: int) -> Iterator[Thing]:
     """Yield more members than their group has, which has one."""
     for number in range(count):
-        yield _member(number, 1, "", {"template": _template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS])})
+        yield _member(number, 1, "", {"template": make_template(LIMITS[CONSTRAINTS], LIMITS[POD_TERMS])})

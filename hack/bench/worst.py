@@ -27,7 +27,8 @@ import msgspec
 
 from bench.command import add_counts, add_json, is_quick
 from bench.decisions import DEFAULT, NOW, furnished, pods
-from bench.extremes import Case, Thing, cases
+from bench.extreme_objects import Thing
+from bench.extremes import Case, cases
 from bench.figures import Figure, columns
 from bench.record import Record
 from devcluster.output import say
