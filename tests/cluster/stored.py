@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from cluster.malformed import Manifest
+from cluster.api import Manifest
 from devcluster import Cluster
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.crds import SAMPLES, install_crds
-from cluster.malformed import reservation
+from cluster.plain_reservations import reservation
 from cluster.stored import Stored
 from devcluster import Cluster, DevClusterError, wait_for
 from tidelock.model.api.reservation import BoundPod, Condition, Phase, ReservationStatus

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from cluster.crds import install_crds
-from cluster.malformed import reservation
+from cluster.plain_reservations import reservation
 from cluster.stored import Stored
 from devcluster import Cluster, DevClusterError
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from cluster.api import Manifest
 from cluster.crds import install_crds
-from cluster.malformed import Manifest, reservation, templated
+from cluster.plain_reservations import reservation, templated
 from cluster.stored import Stored
 from devcluster import Cluster, DevClusterError
 

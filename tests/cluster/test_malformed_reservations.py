@@ -2,8 +2,10 @@ import json
 
 import pytest
 
+from cluster.api import Manifest
 from cluster.crds import install_crds
-from cluster.malformed import API_SERVER_REFUSES, OPERATOR_REFUSES, Malformed, Manifest, owned, reservation
+from cluster.malformed import API_SERVER_REFUSES, OPERATOR_REFUSES, Malformed
+from cluster.plain_reservations import owned, reservation
 from devcluster import Cluster, DevClusterError
 
 
