@@ -167,7 +167,7 @@ class BinderServer:
         try:
             await work()
         except ApiError as error:
-            self._telemetry.api_errors.labels("binder server", type(error).__name__).inc()
+            self._telemetry.api_errors.labels("binder-server", type(error).__name__).inc()
             logger.warning("other binders can't connect yet", extra={"error": str(error)})
             return False
         return True

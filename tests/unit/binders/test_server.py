@@ -188,7 +188,7 @@ async def test_a_failed_renewal_of_the_certificate_is_tried_again(schedulers: Ke
     made.api.errors = [ServerError("out of order", status=500)]
     async with made.open():
         assert (await made.post("/extender/filter", {}))[0] == 400
-    metric, labels = "tidelock_api_write_errors_total", {"write": "binder server", "reason": "ServerError"}
+    metric, labels = "tidelock_api_write_errors_total", {"write": "binder-server", "reason": "ServerError"}
     assert made.telemetry.registry.get_sample_value(metric, labels) == 1
 
 
