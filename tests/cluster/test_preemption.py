@@ -39,14 +39,18 @@ def low(world: World, node: Node, name: str = "low", cpu: str = "4", value: int 
     return world.bound_pod(node, name, cpu, **of_priority(world, value), **more)
 
 
-def notes(world: World, about: Live, reason: str) -> list[str]:
-    """Return the notes of the events of a reason about an object."""
-    events = world.api.get(EVENTS.collection(world.namespace))["items"]
+def events(world: World, about: Live, reason: str) -> list[Manifest]:
+    """Return the events of a reason about an object."""
     return [
-        event["note"]
-        for event in events
+        event
+        for event in world.api.get(EVENTS.collection(world.namespace))["items"]
         if event["regarding"].get("uid") == about.uid and event["reason"] == reason
     ]
+
+
+def notes(world: World, about: Live, reason: str) -> list[str]:
+    """Return the notes of the events of a reason about an object."""
+    return [event["note"] for event in events(world, about, reason)]
 
 
 def test_a_victim_is_marked_and_deleted_and_the_pod_gets_its_capacity(
@@ -62,8 +66,12 @@ def test_a_victim_is_marked_and_deleted_and_the_pod_gets_its_capacity(
     (mark, *_) = [each for each in marks if each]
     assert (mark["status"], mark["reason"]) == ("True", "PreemptionByScheduler")
     assert mark["message"] == "tidelock-scheduler: preempting to accommodate a higher priority pod"
+    assert mark["observedGeneration"] == 1
     note = f"Preempted by pod {pod.uid} on node {node.name}"
     assert wait_for(lambda: notes(world, victim, "Preempted"), what="the event") == [note]
+    (event,) = events(world, victim, "Preempted")
+    assert event["reportingController"] == "tidelock-scheduler"
+    assert event["related"]["uid"] == pod.uid
     metrics = private_operator.metrics()
     assert metrics["scheduler_preemption_attempts_total"] >= 1
     assert metrics["scheduler_preemption_victims_count"] >= 1

@@ -20,6 +20,7 @@ EventType = Literal["Normal", "Warning"]
 
 _CLUSTER_SCOPED_NAMESPACE = "default"  # the API's namespace for the events of objects without a namespace
 _NOTE_BYTES = 1024  # the API server counts the note's bytes in UTF-8, not its characters
+_CUT = " ..."  # the end of a note that was too long, as in kube-scheduler
 _NAME_LENGTH = 253  # of any object's name
 _PATIENCE = 3.0  # seconds for which an event waits for more urgent requests
 _LOOK = 0.05  # seconds between two checks for such requests
@@ -47,6 +48,7 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
     regarding: ObjectReference
     reporting_controller: str
     reporting_instance: str
+    related: ObjectReference | msgspec.UnsetType = msgspec.UNSET
     api_version: str = "events.k8s.io/v1"
     kind: str = "Event"
 
@@ -81,7 +83,7 @@ class EventRecorder:
 
         Args:
             client: connection to the API server.
-            reporting_controller: the program, such as example.com/name.
+            reporting_controller: the program, such as example.com/name, for events that name no other.
             reporting_instance: the name of its process.
             capacity: most events that may wait.
             workers: most events that are sent at once.
@@ -129,6 +131,9 @@ class EventRecorder:
         reason: str,
         action: str,
         note: str,
+        *,
+        controller: str = "",
+        related: ObjectReference | None = None,
     ) -> None:
         """Queue an event, unless it repeats another or its object has had too many; never wait.
 
@@ -138,6 +143,8 @@ class EventRecorder:
             reason: one word in CamelCase, why it happened.
             action: one word in CamelCase, the action that was done or tried.
             note: a sentence for people; cut at 1,024 bytes.
+            controller: the component that reports it, such as a scheduler's name. Default: this program.
+            related: another object that took part in it.
 
         """
         monotonic = self._monotonic()
@@ -157,10 +164,11 @@ class EventRecorder:
             type=type,
             reason=reason,
             action=action,
-            note=note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+            note=_shortened(note),
             regarding=regarding,
-            reporting_controller=self._reporting_controller,
+            reporting_controller=controller or self._reporting_controller,
             reporting_instance=self._reporting_instance,
+            related=related or msgspec.UNSET,
         )
         self._queue.put_nowait((monotonic + _PATIENCE, event))
 
@@ -176,6 +184,14 @@ class EventRecorder:
                 logger.debug("an event was not taken", extra={"note": event.note, "error": str(error)})
             finally:
                 self._queue.task_done()
+
+
+def _shortened(note: str) -> str:
+    """Return a note that the API server accepts."""
+    encoded = note.encode()
+    if len(encoded) <= _NOTE_BYTES:
+        return note
+    return encoded[: _NOTE_BYTES - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 def _event_name(regarding: str, now: float) -> str:

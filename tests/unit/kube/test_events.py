@@ -53,6 +53,18 @@ async def test_an_event_is_posted_in_the_form_of_the_api(client: KubeClient, ser
     }
 
 
+async def test_an_event_names_the_component_that_reports_it_and_a_related_object(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.plays(answers("{}", status=201))
+
+    async with _recorder(client) as recorder:
+        recorder.record(POD, "Normal", "Preempted", "Preempting", "by n1", controller="batch", related=NODE)
+    (asked,) = server.asked
+    assert asked.json["reportingController"] == "batch"
+    assert asked.json["related"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+
+
 async def test_events_of_cluster_scoped_objects_go_to_the_default_namespace(
     client: KubeClient, server: ScriptedServer
 ) -> None:
@@ -72,7 +84,7 @@ async def test_a_long_note_is_truncated_between_characters(
 
     async with _recorder(client) as recorder:
         recorder.record(POD, "Normal", "Scheduled", "Binding", "x" + "ä" * 1000)
-    assert server.asked[0].json["note"] == "x" + "ä" * 511  # 1,023 bytes, as one more letter makes 1,025
+    assert server.asked[0].json["note"] == "x" + "ä" * 509 + " ..."  # 1,023 bytes: another letter makes 1,025
 
 
 async def test_the_event_of_a_long_name_has_a_valid_name(client: KubeClient, server: ScriptedServer) -> None:

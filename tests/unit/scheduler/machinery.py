@@ -253,6 +253,8 @@ class Told:
     reason: str
     action: str
     note: str
+    controller: str = ""
+    related: ObjectReference | None = None
 
 
 class FakeRecorder(EventRecorder):
@@ -268,8 +270,11 @@ class FakeRecorder(EventRecorder):
         reason: str,
         action: str,
         note: str,
+        *,
+        controller: str = "",
+        related: ObjectReference | None = None,
     ) -> None:
-        self.told.append(Told(regarding, type, reason, action, note))
+        self.told.append(Told(regarding, type, reason, action, note, controller, related))
 
     def __iter__(self) -> Iterator[Told]:
         return iter(self.told)

@@ -9,6 +9,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
+
+import msgspec
 
 from tidelock.framework.api import SKIP, SUCCESS, Code, PostBind, PreBind, Status
 from tidelock.framework.cyclestate import CycleState
@@ -17,9 +20,9 @@ from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.framework.waiting_pods import WaitingPod
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
-from tidelock.kube.events import ObjectReference
+from tidelock.kube.events import EventRecorder, ObjectReference
 from tidelock.ledger.owners.claim import Claim
-from tidelock.model.instants import format_instant
+from tidelock.model.conditions import Aspect, dated
 from tidelock.model.pods import Pod, claims_annotation, decode_pod
 from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
@@ -77,9 +80,7 @@ class Binder:
         """
         self._recent.refused(outcome, self._clock.now())
         waiting, message = outcome.waiting, outcome.diagnosis.message
-        self._recorder.record(
-            pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", message
-        )
+        report_failure(self._recorder, waiting.pod, message)
         nominated: str | None = self._decider.cache.nominator.node_of(waiting.pod.uid)
         if nominated == waiting.pod.status.nominated_node_name and not announced:
             nominated = None  # as it is written already
@@ -103,14 +104,7 @@ class Binder:
         succeed later.
         """
         pod = waiting.pod
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": reason,
-            "message": message,
-            "lastProbeTime": None,
-            "lastTransitionTime": format_instant(int(self._clock.now())),
-        }
+        condition = pod_condition(pod, Aspect("PodScheduled", "False", reason, message), self._clock.now())
         status: dict[str, object] = {"conditions": [condition]}
         if nominated is not None:
             status["nominatedNodeName"] = nominated or None
@@ -180,7 +174,14 @@ class Binder:
         self._unsettled.pop(assumed.pod.uid, None)
         self._end(assumed, "scheduled", started)
         note = f"Successfully assigned {assumed.pod.key} to {assumed.node_name}"
-        self._recorder.record(pod_reference(assumed.pod), "Normal", "Scheduled", "Binding", note)
+        self._recorder.record(
+            pod_reference(assumed.pod),
+            "Normal",
+            "Scheduled",
+            "Binding",
+            note,
+            controller=assumed.profile.scheduler_name,
+        )
         if waiting is not None:
             self._telemetry.pod_scheduling_attempts.observe(waiting.attempts)
             waited = self._decider.queue.waited(waiting, now)
@@ -450,6 +451,25 @@ async def patch_status(client: KubeClient, pod: Pod, status: Mapping[str, object
     metadata = {"uid": pod.uid} | ({"resourceVersion": str(version)} if version else {})
     path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
     return await client.patch(path, {"metadata": metadata, "status": status}, kind="strategic")
+
+
+def pod_condition(pod: Pod, aspect: Aspect, now: float) -> dict[str, Any]:
+    """Return a condition to write to a pod, with the time since which the pod has it with this status."""
+    stored = {"conditions": msgspec.to_builtins(pod.status.conditions)}
+    (condition,) = dated([aspect], stored, pod.meta.generation, now)
+    return condition
+
+
+def report_failure(recorder: EventRecorder, pod: Pod, message: str) -> None:
+    """Announce that a pod was not scheduled, as its scheduler."""
+    recorder.record(
+        pod_reference(pod),
+        "Warning",
+        "FailedScheduling",
+        "Scheduling",
+        message,
+        controller=pod.spec.scheduler_name,
+    )
 
 
 def pod_reference(pod: Pod) -> ObjectReference:

@@ -25,7 +25,14 @@ class DeviceReporter(DeviceReports):
     def waits(self, pod: Pod, node_name: str) -> None:
         """Announce that a pod waits until its devices on a node are ready."""
         note = f"waiting for binding conditions for device on node {node_name}"
-        self._recorder.record(pod_reference(pod), "Normal", "BindingConditionsPending", "Scheduling", note)
+        self._recorder.record(
+            pod_reference(pod),
+            "Normal",
+            "BindingConditionsPending",
+            "Scheduling",
+            note,
+            controller=pod.spec.scheduler_name,
+        )
 
     def waited(self, pod: Pod, claims: Iterable[ResourceClaim], status: str, seconds: float) -> None:
         """Measure the end of the wait: once for each device, as kube-scheduler does."""

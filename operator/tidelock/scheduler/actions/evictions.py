@@ -20,10 +20,11 @@ from tidelock.kube.errors import (
     TooManyRequests,
     TransientError,
 )
-from tidelock.model.instants import format_instant
+from tidelock.kube.events import ObjectReference
+from tidelock.model.conditions import Aspect
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import PREEMPTED_CONDITION, Pod, decode_pod
-from tidelock.scheduler.actions.binding import patch_status, pod_reference
+from tidelock.scheduler.actions.binding import patch_status, pod_condition, pod_reference
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.decider import Decider
@@ -176,13 +177,7 @@ class Evictor:
             else f"a higher priority {attempt.kind}"
         )
         message = f"{attempt.scheduler_name}: preempting to accommodate {cause}"
-        condition = {
-            "type": kind,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": format_instant(int(self._clock.now())),
-        }
+        condition = pod_condition(victim, Aspect(kind, status, reason, message), self._clock.now())
         name, namespace = victim.meta.name, victim.meta.namespace
         async with self._tasks.turn:
             marked = decode_pod(await patch_status(self._client, victim, {"conditions": [condition]}))
@@ -203,7 +198,23 @@ class Evictor:
 
     def _record_event(self, attempt: PreemptionAttempt, victim: Pod, note: str) -> None:
         action = "Reclaiming" if attempt.borrowers else "Preempting"
-        self._recorder.record(pod_reference(victim), "Normal", _reason(attempt), action, note)
+        self._recorder.record(
+            pod_reference(victim),
+            "Normal",
+            _reason(attempt),
+            action,
+            note,
+            controller=attempt.scheduler_name,
+            related=_preemptor(attempt),
+        )
+
+
+def _preemptor(attempt: PreemptionAttempt) -> ObjectReference:
+    """Return the reference to the pod or the reservation for which an attempt is made."""
+    meta = attempt.pod.meta
+    if attempt.kind == "pod":
+        return pod_reference(attempt.pod)
+    return ObjectReference(RESERVATIONS.api_version, RESERVATIONS.kind, meta.name, meta.namespace, meta.uid)
 
 
 def _reason(attempt: PreemptionAttempt) -> str:

@@ -14,7 +14,7 @@ from tidelock.kube.client import PODS
 from tidelock.ledger.owners.awaited import repeats
 from tidelock.model.failures import failure_note
 from tidelock.plugins.reservation.plugin import ReservationPlugin
-from tidelock.scheduler.actions.binding import Binder, pod_reference
+from tidelock.scheduler.actions.binding import Binder, report_failure
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.decider import Decider
@@ -104,7 +104,7 @@ class GateReporter:
         waiting.next_message_at = context.clock.monotonic() + _PAUSE_OF_ONE
         diagnosis = Diagnosis(text, frozenset({waiting.gated_by}))
         context.recent.refused(Unschedulable(waiting, diagnosis), context.clock.now())
-        context.recorder.record(pod_reference(waiting.pod), "Warning", "FailedScheduling", "Scheduling", text)
+        report_failure(context.recorder, waiting.pod, text)
         context.tasks.spawn(self._write(waiting, text), About("gate", PODS, waiting.pod.meta))
 
     async def _write(self, waiting: QueuedPodInfo, text: str) -> None:

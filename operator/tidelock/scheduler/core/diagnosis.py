@@ -15,6 +15,7 @@ from tidelock.model.pods import Pod
 
 # Nodes of which a diagnosis has the numbers. The counts cover all nodes.
 _MOST_NODES = 3
+_NO_NODES = "no nodes available to schedule pods"  # as in kube-scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ def diagnose(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot:
     counts = count_reasons(filter_result, state, pod, snapshot)
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
-    if pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
+    if not len(snapshot) and not pod.spec.node_name:
+        message = _NO_NODES
+    elif pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
         message += f" There is no node {pod.spec.node_name}."
     numbers = list(_numbers(filter_result, state, pod, snapshot))
     if numbers:

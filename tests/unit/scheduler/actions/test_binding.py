@@ -230,6 +230,8 @@ async def test_the_capacity_stays_in_use_until_the_outcome_of_the_binding_is_kno
 async def test_a_refused_pod_gets_its_condition_once_and_an_event_each_time() -> None:
     shell = Shell(node("node-a", cpu="1"))
     shell.store_pod(requests={"cpu": "2"})
+    shell.api.edit(pod_path(), {"metadata": {"generation": 3}})
+    shell.see_pod()
     for _ in range(2):
         outcome = shell.refuse()
         shell.binder.report(outcome)
@@ -251,10 +253,28 @@ async def test_a_refused_pod_gets_its_condition_once_and_an_event_each_time() ->
             "status": "False",
             "reason": "Unschedulable",
             "message": message,
-            "lastProbeTime": None,
             "lastTransitionTime": "2027-01-15T08:00:00Z",
+            "observedGeneration": 3,
         }
     ]
+    assert {told.controller for told in shell.recorder} == {shell.decider.profile.scheduler_name}
+
+
+async def test_a_condition_keeps_the_time_since_which_the_pod_is_not_scheduled() -> None:
+    """Regression: each change of the message moved it, so a pod seemed to be refused since a moment ago."""
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_pod(requests={"cpu": "2"})
+    shell.binder.report(shell.refuse())
+    await shell.settle()
+    shell.see_pod()
+    shell.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
+    shell.wake()
+    shell.binder.report(shell.refuse())
+    await shell.settle()
+
+    (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
+    assert condition["message"].startswith("0/2 nodes are available: 2 ")
+    assert condition["lastTransitionTime"] == "2027-01-15T08:00:00Z"
 
 
 async def test_a_condition_is_written_again_when_its_message_changes() -> None:

@@ -13,8 +13,8 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
 
-    def record(self, *event: Any) -> None:
-        self.events.append(event)
+    def record(self, *event: Any, controller: str) -> None:
+        self.events.append((*event, controller))
 
 
 def test_reports_are_metrics_and_events_of_kube_scheduler() -> None:
@@ -36,6 +36,7 @@ def test_reports_are_metrics_and_events_of_kube_scheduler() -> None:
         "BindingConditionsPending",
         "Scheduling",
         "waiting for binding conditions for device on node node-a",
+        "devices",
     ]
     labels = {"profile": "devices", "driver": DRIVER, "status": "timeout"}
     sample = telemetry.registry.get_sample_value

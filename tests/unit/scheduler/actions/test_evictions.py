@@ -8,6 +8,7 @@ from builders import NOW, node, pod, pod_json
 from tidelock.kube.errors import Conflict, Forbidden, NotFound, ServerError, TooManyRequests
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS
+from tidelock.scheduler.actions.binding import pod_reference
 from unit.scheduler.machinery import Shell, pod_path
 
 NOTE = "Preempted by pod uid-web-0 on node node-a"
@@ -55,6 +56,7 @@ async def test_a_victim_gets_a_condition_and_an_event_and_is_deleted() -> None:
                     "reason": "PreemptionByScheduler",
                     "message": "tidelock-scheduler: preempting to accommodate a higher priority pod",
                     "lastTransitionTime": "2027-01-15T08:00:00Z",
+                    "observedGeneration": 0,
                 }
             ]
         },
@@ -64,6 +66,8 @@ async def test_a_victim_gets_a_condition_and_an_event_and_is_deleted() -> None:
     assert deleted[2]["preconditions"] == {"uid": "uid-low", "resourceVersion": "2"}
     (told,) = [told for told in shell.recorder if told.reason == "Preempted"]
     assert (told.regarding.name, told.type, told.action, told.note) == ("low", "Normal", "Preempting", NOTE)
+    assert told.controller == shell.decider.profile.scheduler_name
+    assert told.related == pod_reference(shell.see_pod())
     assert shell.metric("scheduler_preemption_attempts_total") == 1
     assert shell.metric("scheduler_preemption_victims_sum") == 1
 

@@ -22,7 +22,7 @@ from unit.scheduler.machinery import Core
 @pytest.mark.parametrize(
     ("nodes", "wanted", "text"),
     [
-        ([], {}, "0/0 nodes are available."),
+        ([], {}, "no nodes available to schedule pods"),
         (
             [node("node-a", cpu="4"), node("node-b", cpu="2", memory="1Gi")],
             {"requests": {"cpu": "5", "memory": "2Gi"}},

@@ -465,7 +465,7 @@ def test_a_reservation_with_anti_affinity_tries_evictions_on_a_few_nodes_at_a_ti
 def test_without_a_plugin_or_a_node_preemption_is_not_tried() -> None:
     core = Core()
     core.add(high(status={"nominatedNodeName": "node-a"}))
-    assert core.refuse().diagnosis.message == "0/0 nodes are available."
+    assert core.refuse().diagnosis.message == "no nodes available to schedule pods"
     assert core.cache.nominator.node_of("uid-web-0") == ""
 
     crowd = crowded()
