@@ -262,14 +262,6 @@ class ReservationInfo:
         pod = self.reservation.pod
         return amounts if pod is None else at_most(amounts, pod.requests)
 
-    def kept_devices(self) -> tuple[ReservedDevice, ...]:
-        """Return the granted devices that a readable spec still asks for."""
-        pod = self.reservation.pod
-        if pod is None or not self.devices:
-            return self.devices
-        names = {claim.name for claim in pod.spec.resource_claims}
-        return tuple(each for each in self.devices if each.claim in names)
-
     def wait(self, now: float, since: float | None = None) -> None:
         """Begin to wait for capacity again, since an instant or now. The status keeps that instant."""
         self.seen_waiting_at = now

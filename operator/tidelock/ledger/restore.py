@@ -73,7 +73,8 @@ def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> No
         status.phase is Phase.PENDING and entry.reservation.membership is not None
     )
     planned = status.phase is Phase.PLANNED and current and not entry.problem
-    if (planned or (placed and entry.activated_at is not None)) and (held := _held(status)):
+    kept = current or _same_claims(entry.reservation, status)
+    if kept and (planned or (placed and entry.activated_at is not None)) and (held := _held(status)):
         _resume_held(entry, status, held)
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
         _resume_ended(entry, status, now)
@@ -96,6 +97,14 @@ def _resume_hold(entry: ReservationInfo, status: ReservationStatus | None, now: 
     entry.hold = hold
 
 
+def _same_claims(reservation: Reservation, status: ReservationStatus) -> bool:
+    """Return whether the devices of a status are for the claims of an edited spec, if it can be read."""
+    if reservation.pod is None:
+        return True
+    names = {claim.name for claim in reservation.pod.spec.resource_claims}
+    return names == {each.claim for each in status.devices or ()}
+
+
 def _held(status: ReservationStatus) -> Resources:
     if not status.node_name or status.resources is None:
         return NOTHING
@@ -111,7 +120,6 @@ def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resour
     entry.phase = Phase.PLANNED if entry.ahead else Phase.ACTIVE
     entry.reserved = entry.kept_of(held)
     entry.devices = tuple(status.devices or ())
-    entry.devices = entry.kept_devices()
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)

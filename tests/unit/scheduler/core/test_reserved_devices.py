@@ -55,12 +55,19 @@ def test_a_restored_owner_gets_the_device_of_the_status() -> None:
     assert core.devices_of(core.placed("web-0").pod) == {"a-2"}
 
 
-def test_a_device_of_a_claim_that_the_spec_no_longer_has_is_not_restored() -> None:
+@pytest.mark.parametrize(
+    ("claims", "phase"), [(["gpus"], Phase.ACTIVE), (["more"], Phase.PENDING), ([], Phase.PENDING)]
+)
+def test_a_reservation_with_other_claims_since_waits_again_after_a_restart(
+    claims: list[str], phase: Phase
+) -> None:
     core = DeviceCore(listed=False)
-    devices = [FIRST, FIRST | {"claim": "former", "device": "a-1"}]
-    restarted(core, "lock", lock=HELD | {"devices": devices})
+    core.reservation(
+        resources=None, template=pod_template(*claims), status=holding("a-0"), generation=2, version=2
+    )
 
-    assert held(core.entry()) == {"a-0"}
+    assert core.entry().phase is phase
+    assert held(core.entry()) == ({"a-0"} if phase is Phase.ACTIVE else set())
 
 
 def test_of_two_reservations_with_one_device_the_newer_one_waits() -> None:
