@@ -152,6 +152,18 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "occupiedSeconds": 1,
                 "epoch": 1,
                 "resources": {"cpu": "1"},
+                "devices": [
+                    {
+                        "claim": "gpu",
+                        "request": "gpu",
+                        "deviceClassName": "gpu",
+                        "driver": "gpu.example.com",
+                        "pool": "node-a",
+                        "device": "gpu-0",
+                        "shareID": "uid-share",
+                        "consumedCapacity": {"memory": "1Gi"},
+                    }
+                ],
                 "used": {"cpu": "1"},
                 "lent": {"cpu": "1"},
                 "borrowers": 1,
