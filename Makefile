@@ -18,7 +18,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium axe web-view unit servers screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps plugin release docs clean
+.PHONY: help venv test chromium axe web-view unit servers screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps plugin release docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -88,6 +88,9 @@ bench-tenants: venv ## Measure the latency of a reservation beside 10,000 of ano
 bench-throughput: venv ## Measure bound pods per second, beside kube-scheduler, with etcd that does not write to disk
 	mkdir -p build
 	$(BIN)/python -m bench.throughput --json build/throughput.json --plot build/throughput.png
+
+bench-devices: venv ## Measure bound pods per second with resource claims, beside kube-scheduler
+	$(BIN)/python -m bench.devices
 
 bench-cycle: venv ## Measure decisions per second, without an API server
 	$(BIN)/python -m bench.cycle

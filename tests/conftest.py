@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
@@ -71,3 +72,25 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             suppress(DevClusterError),
         ):  # the fixture reports the error
             find()
+
+
+# Each of these folders has a cluster or a browser that no other folder uses. An API server costs processor
+# time even while no test uses it. So one worker starts it, and not each of them.
+_ON_ONE_WORKER = frozenset({"attacks", "browser", "differential", "kubelet"})
+
+
+def _share(nodeid: str) -> str:
+    """Return the file of a test, or its folder, which one worker runs as a whole."""
+    file = nodeid.partition("::")[0]
+    folder = Path(file).parent.name
+    return folder if folder in _ON_ONE_WORKER else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Schedule whole folders where files are scheduled as a whole. Otherwise pytest-xdist decides."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    scheduling = LoadFileScheduling(config, log)
+    scheduling._split_scope = _share  # loadgroup would need a mark for each file
+    return scheduling

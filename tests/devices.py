@@ -71,9 +71,14 @@ def device_slice(name: str, *devices: Json | str, **fields: Any) -> ResourceSlic
     return decode_slice(encode(slice_json(name, *devices, **fields)))
 
 
-def device_class(name: str = "gpu", *expressions: str, config: Sequence[Json] = ()) -> DeviceClass:
-    spec = {"selectors": selectors(*expressions), "config": list(config)}
-    return decode_device_class(encode({"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}))
+def device_class(
+    name: str = "gpu", *expressions: str, config: Sequence[Json] = (), resource: str = "", created: str = ""
+) -> DeviceClass:
+    spec: Json = {"selectors": selectors(*expressions), "config": list(config)}
+    if resource:
+        spec["extendedResourceName"] = resource
+    metadata = {"name": name, "uid": f"uid-{name}"} | ({"creationTimestamp": created} if created else {})
+    return decode_device_class(encode({"metadata": metadata, "spec": spec}))
 
 
 def taint_rule(name: str, effect: str = "NoSchedule", **selector: str) -> DeviceTaintRule:

@@ -116,6 +116,12 @@ def page_blocks(page: Path) -> Iterator[Block]:
             assert not named, f"{page}:{token.map[0] + 1}: unknown attributes {named}"
 
 
+def page_block(page: Path, title: str) -> Block:
+    """Return the block of a page that shows the file of this name."""
+    (found,) = (block for block in page_blocks(page) if block.title == title)
+    return found
+
+
 def sentences(page: Path) -> Iterator[Block]:
     """Yield the commands in the sentences and tables of a page, each as a block of `sh`."""
     for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):

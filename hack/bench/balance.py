@@ -53,7 +53,6 @@ from tidelock.simulation.traces import TraceError, planetlab_days, read_planetla
 from tidelock.simulation.world import STEP, Loads, SimulatedWorld
 from tidelock.simulation.worlds import STEPS_A_DAY, burst_world, world_of
 
-_FAULTY_SEEDS = 4
 _VARIANT_SEEDS = 2
 _BURST_AT = 12 * STEP
 _BURST_STEPS = 14
@@ -255,10 +254,13 @@ def bounded_cases(options: argparse.Namespace, days: Sequence[str]) -> list[Case
     return [Case(day, seed, options.noise[-1]) for seed in seeds for day in days]
 
 
-def faulty_cases(options: argparse.Namespace, day: str) -> list[Case]:
-    """Return worlds with faults, and the same worlds without faults."""
-    seeds = range(min(options.seeds, _FAULTY_SEEDS))
-    return [Case(day, seed, options.noise[-1], fault) for fault in FAULTS for seed in seeds]
+def faulty_cases(options: argparse.Namespace, days: Sequence[str]) -> list[Case]:
+    """Return a world of each day with each fault, and the same worlds without faults."""
+    return [
+        Case(day, number % options.seeds, options.noise[-1], fault)
+        for fault in FAULTS
+        for number, day in enumerate(days)
+    ]
 
 
 def play_everything(record: Record, options: argparse.Namespace, days: Sequence[str]) -> None:
@@ -267,7 +269,7 @@ def play_everything(record: Record, options: argparse.Namespace, days: Sequence[
     play_all(record, list(cases(options, days)), options.policies, options, "days")
     play_all(record, variant_cases(options, days), [DEFAULT, OURS, *rivals], options, "other worlds")
     play_all(record, bounded_cases(options, days), BOUNDS, options, "bounds")
-    play_all(record, faulty_cases(options, days[-1]), (DEFAULT, OURS), options, "faults")
+    play_all(record, faulty_cases(options, days), (DEFAULT, OURS), options, "faults")
     lacking = [name for name in options.policies if name not in record.burst]
     record.burst |= burst(options.nodes, lacking)
     record.keep(options.json)
@@ -285,7 +287,7 @@ def main(arguments: Sequence[str]) -> int:
         outcomes = record.plain(days)
         report(outcomes, options.policies)
         report_variants([each for each in record.outcomes if each.case.day in days], RIVALS)
-        faulty = faulty_cases(options, days[-1])
+        faulty = faulty_cases(options, days)
         report_faults([outcome for outcome in record.outcomes if outcome.case in faulty])
         report_burst(record.burst, options.nodes)
     except (TraceError, NotSimulatedError) as error:

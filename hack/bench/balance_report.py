@@ -15,7 +15,6 @@ from tidelock.simulation.results import (
     RunFigures,
     averaged,
     estimate,
-    estimate_by_group,
 )
 
 TUNED_ON = ("20110303", "20110306")
@@ -100,7 +99,7 @@ def by_day(outcomes: Sequence[Outcome], name: str, other: str) -> RatioEstimate:
     of_day: defaultdict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:
         of_day[outcome.case.day] += ratios([outcome.figures], name, other)
-    return estimate_by_group([found for found in of_day.values() if found])
+    return estimate([found for found in of_day.values() if found])
 
 
 def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
@@ -151,13 +150,14 @@ def report_faults(outcomes: Sequence[Outcome]) -> None:
     """Print the effect that remains when measurements fail."""
     rows = [("fault", "deviation", "of the default's", "most pending", "")]
     for fault in FAULTS:
-        worlds = [
-            outcome.figures
+        played = [
+            outcome
             for outcome in outcomes
             if outcome.case.fault == fault and {OURS, DEFAULT} <= outcome.figures.keys()
         ]
-        if worlds:
-            part = estimate(ratios(worlds, OURS, DEFAULT))  # of one day
+        if played:
+            worlds = [outcome.figures for outcome in played]
+            part = by_day(played, OURS, DEFAULT)
             mean = averaged([world[OURS] for world in worlds])
             pending = max(world[OURS].pending for world in worlds)
             good = part.mean <= _OF_DEFAULT_AT_FAULT and pending == 0

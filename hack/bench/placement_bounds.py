@@ -17,7 +17,7 @@ _HOTTEST, _COLDEST = 0.05, 0.0005
 
 
 @dataclass(frozen=True, slots=True)
-class _Demands:
+class Demands:
     """The demands of the pods of a run.
 
     Attributes:
@@ -30,7 +30,7 @@ class _Demands:
     present: Floats
 
     @classmethod
-    def of(cls, world: SimulatedWorld, run: Run) -> "_Demands":
+    def of(cls, world: SimulatedWorld, run: Run) -> "Demands":
         """Return the demands of a run."""
         starts = np.arange(world.steps) * STEP
         begin = np.where(run.node == NOT_PLACED, np.inf, run.bound)[:, np.newaxis]
@@ -54,7 +54,7 @@ def instant_bound(world: SimulatedWorld, run: Run) -> Floats:
     sizes = {machine.cpu for machine in world.machines}
     if len(sizes) != 1:
         raise ValueError(f"{world.title}: the bound needs nodes of one size")
-    nodes, demands = len(world.machines), _Demands.of(world, run).cpu
+    nodes, demands = len(world.machines), Demands.of(world, run).cpu
     use = np.empty((world.steps, nodes))
     for step in range(world.steps):
         largest = np.sort(demands[:, step])[::-1][:nodes]
@@ -84,7 +84,7 @@ def annealed(world: SimulatedWorld, run: Run, first: int, seed: int = 0, sweeps:
         sweeps: number of sweeps.
 
     """
-    demands, rng = _Demands.of(world, run), np.random.default_rng(seed)
+    demands, rng = Demands.of(world, run), np.random.default_rng(seed)
     placement = _Placement(world, demands, run.node)
     best, least = placement.node.copy(), placement.deviation(first)
     placed = np.flatnonzero(run.node != NOT_PLACED)
@@ -99,7 +99,7 @@ def annealed(world: SimulatedWorld, run: Run, first: int, seed: int = 0, sweeps:
 
 def use_of(world: SimulatedWorld, run: Run, node: Indices) -> Floats:
     """Return the use of all nodes if the pods of a run had been on other nodes, in percent (T x N)."""
-    used = _Placement(world, _Demands.of(world, run), node).used
+    used = _Placement(world, Demands.of(world, run), node).used
     return np.minimum(used, 100.0)
 
 
@@ -112,7 +112,7 @@ class _Placement:
 
     """
 
-    def __init__(self, world: SimulatedWorld, demands: _Demands, node: Indices) -> None:
+    def __init__(self, world: SimulatedWorld, demands: Demands, node: Indices) -> None:
         self.node = node.copy()
         self._capacity = np.array([machine.cpu for machine in world.machines], np.float64)
         memory = np.array([machine.memory for machine in world.machines], np.float64)

@@ -27,13 +27,8 @@ def plot(figures: Iterable[Measured], file: Path) -> None:
     """Draw throughput of the drains and latency of the open loops, medians with the range of the rounds."""
     found = {(figure.name, figure.program, figure.subject): figure for figure in figures}
     panels = [
-        (name, log, scenarios)
-        for name, log in (
-            (BOUND, False),
-            ("create to bound, p50", True),
-            ("create to bound, p99", True),
-            ("CPU a pod after it", False),
-        )
+        (name, scenarios)
+        for name in (BOUND, "create to bound, p50", "create to bound, p99", "CPU a pod after it")
         if (
             scenarios := [
                 subject
@@ -42,15 +37,11 @@ def plot(figures: Iterable[Measured], file: Path) -> None:
             ]
         )
     ]
-    rows = sum(len(scenarios) + 1 for _, _, scenarios in panels)
-    canvas = Canvas(figsize=(9, 1.2 + 0.55 * rows), layout="constrained")
-    axes = canvas.subplots(
-        len(panels), squeeze=False, height_ratios=[len(scenarios) + 1 for _, _, scenarios in panels]
-    )
-    for axis, (name, log, scenarios) in zip(axes[:, 0], panels, strict=True):
+    heights = [len(scenarios) + 1 for _, scenarios in panels]
+    canvas = Canvas(figsize=(9, 1.2 + 0.55 * sum(heights)), layout="constrained")
+    axes = canvas.subplots(len(panels), squeeze=False, height_ratios=heights)
+    for axis, (name, scenarios) in zip(axes[:, 0], panels, strict=True):
         _draw(axis, found, name, scenarios)
-        if log:
-            axis.set_xscale("log")
     canvas.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
     canvas.savefig(file, dpi=150)
 

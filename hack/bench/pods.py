@@ -5,6 +5,7 @@ import time
 import msgspec
 
 from bench.audit import read_all
+from bench.device_claims import CLAIMS, CLASSES, SLICES, add_claims, release_claims
 from bench.scenarios import HIGH, LOW, Json, Scenario, gated_pod, node_name, pod_object
 from bench.world import BACKGROUND, NAMESPACE, each
 from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, ApiResource, KubeClient
@@ -64,6 +65,8 @@ async def add_background(client: KubeClient, scenario: Scenario, scheduler: str)
         await client.create(PODS.collection(BACKGROUND), body)
 
     await each(add, bodies)
+    if scenario.claim is not None:
+        await add_claims(client, map(scenario.claim, range(scenario.pods)))
 
 
 async def scheduled_events(client: KubeClient) -> int:
@@ -79,12 +82,22 @@ async def clear_pods(client: KubeClient) -> None:
     for namespace in (NAMESPACE, BACKGROUND):
         for resource in (PODS, EVENTS):
             await clear(client, resource.collection(namespace))
+    await clear_claims(client)
 
 
 async def clear_world(client: KubeClient) -> None:
     """Delete all objects of scenarios."""
     await clear_pods(client)
-    for collection in (RESERVATIONS.collection(NAMESPACE), NODES.collection()):
+    collections = (each.collection() for each in (NODES, SLICES, CLASSES))
+    for collection in (RESERVATIONS.collection(NAMESPACE), *collections):
+        await clear(client, collection)
+
+
+async def clear_claims(client: KubeClient) -> None:
+    """Delete all resource claims. No controller runs that would take the finalizers off allocated ones."""
+    collection = CLAIMS.collection(NAMESPACE)
+    if await _count(client, collection):
+        await release_claims(client)
         await clear(client, collection)
 
 

@@ -27,6 +27,7 @@ BENCHES = (
     "tenants",
     "throughput",
     "growth",
+    "devices",
     "admission",
     "failover",
     "contend",
@@ -38,6 +39,7 @@ BENCHES = (
     "moves",
     "cycle",
     "start",
+    "plugin",
     "worst",
 )
 """The benchmarks with records, in the order of the docs."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bench.audit import audit_pods
 from bench.bindings import Bindings, bindings
+from bench.device_claims import audit_claims
 from bench.figures import Figure, percentile
 from bench.histograms import Histogram
 from bench.pods import add_background, add_pod, add_pods, clear_pods, pod_name, scheduled_events
@@ -98,6 +99,8 @@ async def play(client: KubeClient, scenario: Scenario, contestant: Contestant, l
             result.faults += scenario.rule(
                 {number_of(pod): number_of(node) for pod, node in seen.nodes.items()}
             )
+            if scenario.claim is not None:
+                result.faults += await audit_claims(client, seen.nodes)
             result.faults += await audit_pods(client, beside_reservations=contestant.knows_reservations)
             return result
     except TimeoutError as error:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from tidelock.kube.client import ApiResource
+
 Json = dict[str, Any]
 
 Placement = Mapping[int, int]
@@ -42,6 +44,8 @@ class Scenario:
         placed: pods that are bound from the start, as the node's number and the spec.
         gated: pods that wait at a gate all the time.
         reservations: number of active Reservations.
+        cluster: objects that exist as long as the nodes, in addition to them.
+        claim: makes the resource claim of each pod from the pod's number, or None without claims.
         plugins: plugins that Tidelock's registry must have.
         rule: returns a text for each fault of a placement.
         goal: the figure that is compared with kube-scheduler's, and the lowest ratio that meets the target.
@@ -58,6 +62,8 @@ class Scenario:
     placed: Sequence[tuple[int, Json]] = ()
     gated: int = 0
     reservations: int = 0
+    cluster: Sequence[tuple[ApiResource, Json]] = ()
+    claim: Callable[[int], Json] | None = None
     plugins: frozenset[str] = frozenset()
     rule: Rule = field(default=lambda _placement: [])
     goal: tuple[str, float] | None = (BOUND, 1.2)

@@ -23,7 +23,7 @@ from bench.record import Record
 from bench.rounds import Contestant, Round, RoundError, play
 from bench.scenarios import Scenario, Sizes, scenarios
 from bench.witness import witness
-from bench.world import admin, install, install_kube_scheduler, put_nodes
+from bench.world import add_objects, admin, install, install_kube_scheduler, put_nodes
 from devcluster import LocalCluster
 from devcluster.output import say
 from devcluster.programs import APISERVER_GOGC
@@ -69,6 +69,7 @@ async def _furnish(client: KubeClient, scenario: Scenario, ours: Contestant) -> 
     """Create the objects that every round of a scenario needs: nodes, and reservations that are Active."""
     say(f"{scenario.title}: {scenario.nodes} nodes.")
     await put_nodes(client, (scenario.node(number) for number in range(scenario.nodes)))
+    await add_objects(client, scenario.cluster)
     if not scenario.reservations:
         return
     say(f"{scenario.title}: {scenario.reservations} locks.")

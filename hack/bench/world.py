@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from devcluster import LocalCluster
 from devcluster.identity import BASE, SERVICE_ACCOUNT, operator_kubeconfig, token_kubeconfig
-from tidelock.kube.client import NODES, KubeClient
+from tidelock.kube.client import NODES, ApiResource, KubeClient
 from tidelock.kube.config import load_connection
 
 T = TypeVar("T")
@@ -98,6 +98,16 @@ async def put_nodes(client: KubeClient, nodes: Iterable[dict[str, Any]]) -> None
         await client.patch(NODES.item(node["metadata"]["name"]), {"spec": {"taints": taints}})
 
     await each(put, nodes)
+
+
+async def add_objects(client: KubeClient, objects: Iterable[tuple[ApiResource, dict[str, Any]]]) -> None:
+    """Create objects without a namespace."""
+
+    async def add(made: tuple[ApiResource, dict[str, Any]]) -> None:
+        resource, body = made
+        await client.create(resource.collection(), body)
+
+    await each(add, objects)
 
 
 async def each(work: Callable[[T], Awaitable[object]], items: Iterable[T]) -> None:

@@ -5,8 +5,8 @@
 Two pools of nodes without machines have the same Deployments and the same load. One pool has a profile that
 scores by requests, the other one with WaterLevelBalance alone. An exporter reports the use of pods and nodes
 to a real Prometheus. `tidelock run` reads it, and places the pods that replace those at the end of their
-life. Five minutes of the load take some seconds. At the end the simulator runs the same world, and the nodes'
-use is drawn.
+life. Five minutes of the load take some seconds. At the end the simulator plays the same pods, with the times
+of the demo: those of its load, its scrapes and its readings. The nodes' use is drawn.
 """
 
 import argparse
@@ -30,19 +30,21 @@ from devcluster import Cluster, start_cluster
 from devcluster.identity import operator_kubeconfig
 from devcluster.output import say
 from devcluster.prometheus import PrometheusServer
-from replay.exporter import Exporter, exporting
-from replay.manifests import configuration, water_level_manifest
+from replay.exporter import SECONDS, Exporter, exporting
+from replay.manifests import REFRESH, configuration, water_level_manifest
 from replay.picture import draw
 from replay.playing import Course, play
 from replay.pool import Pool
 from tidelock.kube.client import WATERLEVELS, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.kube.errors import ApiError
-from tidelock.simulation.engine import Simulation
+from tidelock.load.history import STEPS
+from tidelock.simulation.engine import Run, Simulation
+from tidelock.simulation.measuring import MetricsFaults, MetricsTiming
 from tidelock.simulation.policies import POLICIES
-from tidelock.simulation.results import WARM_UP, figures
+from tidelock.simulation.results import WARM_UP, RatioEstimate, figures
 from tidelock.simulation.traces import read_planetlab
-from tidelock.simulation.world import STEP, SimulatedWorld
+from tidelock.simulation.world import STEP, Indices, SimulatedWorld, reordered
 from tidelock.simulation.worlds import Setting, synthetic_load, world_of
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +52,8 @@ _POLICIES = {"by-requests": POLICIES["default"], "by-use": POLICIES["water-level
 _TITLES = {"by-requests": "By requests", "by-use": "WaterLevelBalance"}
 _TARGET = "tidelock_water_level_percent"
 _ROWS = 1000
+_ORDERS = 20  # in which the simulator places pods that arrive at once
+_SCRAPE = 1.0  # seconds between two scrapes of the exporter
 _SCRAPE_TIMEOUT = 5.0  # seconds
 _SAY_EVERY = 12  # steps
 
@@ -178,18 +182,49 @@ def _scene(folder: Path) -> Iterator[tuple[Cluster, int, _Scene]]:
             yield cluster, port, _Scene(exporter, prometheus)
 
 
+def _timing(step_seconds: float) -> MetricsTiming:
+    """Return the times of the demo's measurements, with the longest time from a scrape to its reading."""
+    steps = max(round(SECONDS / step_seconds), 1)
+    return MetricsTiming(
+        interval=step_seconds, lag=_SCRAPE + REFRESH, settling=0.0, span=steps * step_seconds
+    )
+
+
+def _simulated(course: Course, seed: int, warm_up: int) -> RatioEstimate:
+    """Return the deviation that the simulator has for the pods of a pool.
+
+    The windows have the slots of the demo, which begin at whole minutes of the clock. The order of pods that
+    arrive at once decides between equal nodes. So this is the mean over several orders, with the range in
+    which 95 % of them lie. The warm-up is a number of steps.
+    """
+    seconds, policy = course.seconds, _POLICIES[course.pool.name]
+    lead = int(course.began % max(STEPS.values()) // seconds)
+    world, rng = course.lived(lead), np.random.default_rng(seed)
+    unmeasured = MetricsFaults(down=(0.0, lead * seconds))
+
+    def run(order: Indices) -> Run:
+        some = reordered(world, order)
+        return Simulation(some, policy, timing=_timing(seconds), faults=unmeasured).run()
+
+    spreads = [
+        figures(run(rng.permutation(world.pods)), (lead + warm_up) * seconds).spread for _ in range(_ORDERS)
+    ]
+    low, high = np.percentile(spreads, (2.5, 97.5))
+    return RatioEstimate(float(np.mean(spreads)), float(low), float(high))
+
+
 def _report(courses: Sequence[Course], options: argparse.Namespace) -> list[str]:
     """Print how evenly the nodes were used, here and in the simulator, and return a title for each panel."""
     first = min(round(WARM_UP / STEP), options.steps // 2)
     titles = []
     for timer in courses:
-        run = Simulation(timer.pool.world, _POLICIES[timer.pool.name], options.seed).run()
         spread = float(np.array(timer.cpu[first:]).std(axis=1).mean())
-        simulated = figures(run, first * STEP).spread
+        simulated = _simulated(timer, options.seed, first)
         pending = max(timer.pending[first:])
         print(
-            f"{_TITLES[timer.pool.name]}: deviation between nodes {spread:.2f} points of CPU, in the "
-            f"simulator {simulated:.2f}; at most {pending} pods without a node"
+            f"{_TITLES[timer.pool.name]}: deviation between nodes {spread:.2f} points of CPU, "
+            f"{spread / simulated.mean - 1:+.1%} of the simulator's {simulated}; "
+            f"at most {pending} pods without a node"
         )
         titles.append(f"{_TITLES[timer.pool.name]}: deviation {spread:.1f} points")
     return titles
@@ -201,8 +236,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
     quick = parser.parse_known_args(arguments)[0].quick
     parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz). Default: synthetic load")
-    parser.add_argument("--nodes", type=int, default=4 if quick else 10, help="of each pool")
-    parser.add_argument("--workloads", type=int, default=8 if quick else 20, help="Deployments of each pool")
+    parser.add_argument("--nodes", type=int, default=4 if quick else 20, help="of each pool")
+    parser.add_argument("--workloads", type=int, default=8 if quick else 40, help="Deployments of each pool")
     parser.add_argument("--fill", type=float, default=0.6, help="share of all cores requested")
     parser.add_argument("--steps", type=int, default=12 if quick else 120, help="five minutes of load each")
     parser.add_argument("--step-seconds", type=float, default=4.0, help="duration of a step")
@@ -217,7 +252,7 @@ def main(arguments: Sequence[str]) -> int:
         courses = asyncio.run(_played(cluster, port, options, scene))
     titles = _report(courses, options)
     if options.plot is not None:
-        draw(courses, titles, options.step_seconds, options.plot)
+        draw(courses, titles, options.plot)
     return 0
 
 

@@ -24,12 +24,14 @@ _TAGS = "remove_all_sd"
 class Source:
     """The source of a program: a package, in the version that a module of this repository pins.
 
-    `tags` are the build tags. The modules of hack/peers pin other projects, with which Tidelock is tested.
+    `tags` are the build tags. `binary` is the name that Go gives the program, if SOURCES has another one. The
+    modules of hack/peers pin other projects, with which Tidelock is tested.
     """
 
     module: Path
     package: str
     tags: str = _TAGS
+    binary: str = ""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -43,12 +45,19 @@ SOURCES: Mapping[str, Source] = {
     "kube-state-metrics": Source(_HACK / "kube-state-metrics", "k8s.io/kube-state-metrics/v2"),
     "helm": Source(_HACK / "helm", "helm.sh/helm/v4/cmd/helm"),
     "kueue": Source(_HACK / "peers" / "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
+    "karpenter": Source(_HACK / "peers" / "karpenter", "sigs.k8s.io/karpenter/kwok", binary="kwok"),
+    # With its provider for kwok alone. Each other one would bring a cloud's client.
+    "cluster-autoscaler": Source(
+        _HACK / "peers" / "cluster-autoscaler", "k8s.io/autoscaler/cluster-autoscaler", "kwok"
+    ),
     # Karmada's generated messages embed those of Kubernetes, which are protocol messages with this tag alone.
     "karmada": Source(
         _HACK / "peers" / "karmada",
         ".",
         "kubernetes_protomessage_one_more_release",
     ),
+    "krew": Source(_HACK / "peers" / "krew", "sigs.k8s.io/krew/cmd/krew"),
+    "validate-krew-manifest": Source(_HACK / "peers" / "krew", "sigs.k8s.io/krew/cmd/validate-krew-manifest"),
 }
 
 
@@ -67,7 +76,7 @@ def find_program(name: str) -> Path:
         with exclusive(folder.parent / "lock", f"Waiting for another build to end, to build {name}."):
             if not folder.is_dir():
                 _build(name, source, folder)
-    return folder / name
+    return folder / (source.binary or name)
 
 
 def find_module(module: Path, path: str) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from pictures import reservations, sharing
+from pictures import reservations, sharing, simulated, water
 from pictures.canvas import Canvas
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
@@ -29,6 +29,10 @@ PICTURES: Mapping[str, Callable[[], Canvas]] = MappingProxyType(
         "queue": sharing.queue,
         "quotes": sharing.quotes,
         "water-levels": sharing.water_levels,
+        "water-change": water.levels,
+        "water-choices": water.choices,
+        "water-score": water.score,
+        "tides": simulated.tides,
     }
 )
 """The functions that draw, by the name of the file without its suffix."""

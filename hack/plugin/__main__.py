@@ -15,12 +15,12 @@ import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from importlib.metadata import Distribution, distribution
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 from packaging.requirements import Requirement
@@ -36,6 +36,7 @@ _NEEDLESS = frozenset({"__pycache__", "tests"})  # folders
 # The generated classes of all APIs, of which a login needs none: 70 of 155 MB.
 _GENERATED = ("kubernetes/aio/", "kubernetes/client/api/", "kubernetes/client/models/")
 _DATE = (1980, 1, 1, 0, 0, 0)  # of each member: the first that a zip file can have
+_NOWHERE = "https://localhost"  # krew requires a URL, even beside --archive
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -70,23 +71,33 @@ def members() -> Iterator[tuple[str, Path]]:
 
 
 def write_single_file(target: Path) -> None:
-    """Write the executable file: a zip archive behind the line that names its interpreter."""
+    """Write the executable file: a zip archive behind the line that names its interpreter.
+
+    The packages are a zip archive in it, for the sake of each start.
+    """
     content = [(name, path.read_bytes()) for name, path in members()]
     digest = sha256()
     for name, data in content:
         digest.update(f"{name} {len(data)}\n".encode() + data)
     version = "{}.{}".format(*sys.version_info[:2])
     build = f"{version} {platform.system()}-{platform.machine()} {digest.hexdigest()[:16]}"
+    inner = io.BytesIO()
+    _write_zip(inner, content, zipfile.ZIP_DEFLATED)
+    outer = [
+        ("__main__.py", _ENTRY.read_bytes()),
+        ("BUILD", build.encode()),
+        ("content.zip", inner.getvalue()),
+    ]
     with target.open("wb") as file:
         file.write(f"#!/usr/bin/env python{version}\n".encode())
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in (
-                ("__main__.py", _ENTRY.read_bytes()),
-                ("BUILD", build.encode()),
-                *content,
-            ):
-                archive.writestr(zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED)
+        _write_zip(file, outer, zipfile.ZIP_STORED)
     target.chmod(0o755)
+
+
+def _write_zip(file: IO[bytes], content: Iterable[tuple[str, bytes]], compression: int) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in content:
+            archive.writestr(zipfile.ZipInfo(name, _DATE), data, compression)
 
 
 def write_archive(target: Path, single_file: Path) -> None:
@@ -113,7 +124,7 @@ def manifest(archive: Path, url: str) -> dict[str, Any]:
         "metadata": {"name": "tidelock"},
         "spec": {
             "version": f"v{__version__}",
-            "homepage": url,
+            **({} if url == _NOWHERE else {"homepage": url}),
             "shortDescription": "Reserve node capacity, and explain placement",
             "description": (
                 "Creates and lists reservations of node capacity, explains why a pod or a reservation\n"
@@ -152,7 +163,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=_PROJECT / "build" / "plugin")
     parser.add_argument(
         "--url",
-        default="https://localhost",
+        default=_NOWHERE,
         help="URL of the folder from which the archive can be downloaded. krew install --archive ignores it",
     )
     given = parser.parse_args()

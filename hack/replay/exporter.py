@@ -3,20 +3,20 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from devcluster.loopback import HOST, running
 
 SECONDS = 20
-"""Window in seconds of the rates in `NODE_CPU` and `POD_CPU`."""
+"""Range in seconds of the rates in `NODE_CPU` and `POD_CPU`."""
 NODE_CPU = (
     f'1 - sum without (cpu, mode) (rate(node_cpu_seconds_total{{mode=~"idle|iowait"}}[{SECONDS}s]))'
     f" / sum without (cpu, mode) (rate(node_cpu_seconds_total[{SECONDS}s]))"
 )
 POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[{SECONDS}s]))"
-"""Queries of a WaterLevel with a short window, as the default ones have five minutes."""
+"""Queries of a WaterLevel with a short range, as the default ones have five minutes."""
 
 _MEMORY = 16 * 2**30
 
@@ -94,7 +94,8 @@ def exporting() -> Iterator[Exporter]:
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # the scrape has timed out
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Write no log."""

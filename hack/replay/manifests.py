@@ -14,6 +14,9 @@ from tidelock.simulation.policies import SimulatedPolicy
 
 Manifest = dict[str, Any]
 
+REFRESH = 5
+"""Seconds between two readings of a WaterLevel."""
+
 _STALENESS = 60  # seconds
 
 
@@ -33,12 +36,12 @@ def configuration(policies: Mapping[str, SimulatedPolicy]) -> str:
 
 
 def water_level_manifest(name: str, selector: Mapping[str, str], url: str, **spec: object) -> Manifest:
-    """Return a WaterLevel of the nodes with these labels, which reads a Prometheus every five seconds."""
+    """Return a WaterLevel of the nodes with these labels, which reads a Prometheus every few seconds."""
     queries = {"nodeCPU": NODE_CPU, "podCPU": POD_CPU}
     defaults = {
         "nodeSelector": {"matchLabels": dict(selector)},
         "source": {"prometheus": {"address": url, "queries": queries}},
-        "refreshSeconds": 5,
+        "refreshSeconds": REFRESH,
         "stalenessSeconds": _STALENESS,
     }
     return {

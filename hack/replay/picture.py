@@ -12,13 +12,13 @@ _DPI = 100
 _MINUTE = 60.0
 
 
-def draw(courses: Sequence[Course], titles: Sequence[str], seconds: float, file: Path) -> None:
+def draw(courses: Sequence[Course], titles: Sequence[str], file: Path) -> None:
     """Draw a panel for each pool, with a thin curve for each node and a thick one for the target."""
     canvas = Figure(figsize=(11, 4.6), layout="constrained")
     axes = canvas.subplots(1, len(courses), squeeze=False, sharex=True, sharey=True)[0]
     for axis, timer, title in zip(axes, courses, titles, strict=True):
         cpu = np.array(timer.cpu)
-        minutes = np.arange(len(cpu)) * seconds / _MINUTE
+        minutes = np.arange(len(cpu)) * timer.seconds / _MINUTE
         axis.plot(minutes, cpu, linewidth=0.8, alpha=0.75)
         axis.plot(minutes, timer.target, color="black", linewidth=2.2, label="water line")
         axis.set_title(title, fontsize="medium", loc="left")

@@ -166,14 +166,14 @@ class Pool:
         sizes = np.array([each.memory for each in world.machines], np.float64)
         total = np.bincount(nodes, wanted[there], len(cores))
         granted = np.minimum(cores / np.maximum(total, 1), 1)
-        memory = np.bincount(nodes, _memory(world)[workloads], len(cores))
+        memory = np.bincount(nodes, memory_use(world)[workloads], len(cores))
         got = np.zeros(len(wanted))
         got[there] = wanted[there] * granted[nodes] / _CORE
         return Use(100 * total * granted / cores, 100 * np.minimum(memory / sizes, 1), got)
 
     def tell(self, exporter: Exporter, placement: Placement, use: Use) -> None:
         """Let the exporter show this use from now on."""
-        memory = _memory(self.world)
+        memory = memory_use(self.world)
         exporter.show(
             {name: each for name, each in exporter.nodes.items() if not name.startswith(f"{self.name}-")}
             | {
@@ -239,7 +239,7 @@ def loads(world: SimulatedWorld) -> Floats:
     return wanted
 
 
-def _memory(world: SimulatedWorld) -> Floats:
+def memory_use(world: SimulatedWorld) -> Floats:
     """Return the bytes that one pod of each workload uses: W."""
     used: Floats = world.memory[_examples(world)]
     return used

@@ -42,6 +42,7 @@ from tidelock.running import background, until
 from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
+from tidelock.scheduler.actions.device_reporter import DeviceReporter
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
@@ -138,6 +139,7 @@ class Leader:
             on_enqueue=self.telemetry.queued,
             api=TurnTaking(client, tasks),
             recorder=self.telemetry,
+            device_reports=DeviceReporter(self._recorder, self.telemetry),
             on_failure=self.isolation.failed,
         )
         self.profiles = tuple(decider.profiles)

@@ -90,6 +90,7 @@ class Telemetry(MetricsRecorder):
         self.registry = CollectorRegistry()
         self._add_attempt_metrics()
         self._add_plugin_and_queue_metrics()
+        self._add_device_metrics()
         self._add_reservation_metrics()
         self._add_binder_metrics()
         self._add_estimator_metrics()
@@ -168,6 +169,27 @@ class Telemetry(MetricsRecorder):
             "scheduler_preemption_victims",
             "Victims of a preemption.",
             buckets=_exponential(1, 2, 7),
+            registry=self.registry,
+        )
+
+    def _add_device_metrics(self) -> None:
+        self.claim_creates = Counter(
+            "dynamic_resource_allocation_resourceclaim_creates_total",
+            "Attempts to create ResourceClaims for extended resources, by outcome and kind of the owner.",
+            ("status", "admin_access", "owner_api_group", "owner_api_kind"),
+            registry=self.registry,
+        )
+        self.device_allocations = Counter(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Allocated devices with binding conditions, by driver and outcome of the wait for them.",
+            ("profile", "driver", "status"),
+            registry=self.registry,
+        )
+        self.device_wait_duration = Histogram(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "Seconds of a wait for binding conditions, once for each device of the pod.",
+            ("profile", "driver", "status"),
+            buckets=_exponential(0.1, 2, 14),
             registry=self.registry,
         )
 

@@ -5,6 +5,7 @@ from typing import Any
 from cluster.api import Manifest
 from cluster.live import Live, Node, Pod
 from cluster.world import World
+from tidelock.model.resource_claims import FINALIZER, FOR_EXTENDED_RESOURCES
 from tidelock.scheduler.informers.informers import OTHERS
 
 _SLICES, _CLASSES, _CLAIMS, _TEMPLATES = (
@@ -20,12 +21,16 @@ class Accelerators:
         self._world = world
         self._made: list[Live] = []
         self.driver = f"{world.namespace}.tidelock.dev"
+        self.resource = f"{self.driver}/gpu"
         expression = f"device.driver == '{self.driver}'"
         self._class = self._keep(
             _CLASSES,
             {
                 "metadata": {"name": world.node_name("gpu")},
-                "spec": {"selectors": [{"cel": {"expression": expression}}]},
+                "spec": {
+                    "selectors": [{"cel": {"expression": expression}}],
+                    "extendedResourceName": self.resource,
+                },
             },
         )
 
@@ -73,6 +78,32 @@ class Accelerators:
         selectors = [{"cel": {"expression": each}} for each in expressions]
         wanted = {"deviceClassName": self._class.name, "selectors": selectors, **request}
         return {"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}}
+
+    def asking(self, count: int = 1) -> Manifest:
+        """Build the part of a pod's spec that requests devices as an extended resource."""
+        resources = {"limits": {self.resource: str(count)}}
+        return {"containers": [{"name": "main", "image": "none", "resources": resources}]}
+
+    def stored(self, name: str) -> Live:
+        """Return a claim that exists."""
+        admin = self._world.admin
+        return Live(admin, _CLAIMS, admin.get(_CLAIMS.item(name, self._world.namespace)))
+
+    def leftover(self, pod: Live) -> Live:
+        """Create a claim for a pod's extended resource, as an attempt that did not end has left it."""
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "controller": True}
+        exactly = {"deviceClassName": self._class.name}
+        manifest = {
+            "metadata": {
+                "name": f"{pod.name}-leftover",
+                "annotations": {FOR_EXTENDED_RESOURCES: "true"},
+                "ownerReferences": [owner],
+                "finalizers": [FINALIZER],
+            },
+            "spec": {"devices": {"requests": [{"name": "container-0-request-0", "exactly": exactly}]}},
+        }
+        admin = self._world.admin
+        return Live(admin, _CLAIMS, admin.create(_CLAIMS.collection(self._world.namespace), manifest))
 
     def _keep(self, resource: Any, manifest: Manifest) -> Live:
         made = Live(self._world.admin, resource, self._world.admin.create(resource.collection(), manifest))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from documents import ROOT, page_blocks
+from documents import ROOT, page_block
 
 PAGE = ROOT / "docs" / "karmada.md"
 REPLICAS = "replicas of 1 core"
@@ -20,8 +20,7 @@ def example() -> Mapping[str, tuple[int, int]]:
 
 def reserved_cpu() -> str:
     """Return the amount that the reservation of the page holds."""
-    (block,) = (each for each in page_blocks(PAGE) if each.title == "reservation.yaml")
-    (reservation,) = block.documents
+    (reservation,) = page_block(PAGE, "reservation.yaml").documents
     cpu: str = reservation["spec"]["resources"]["cpu"]
     return cpu
 

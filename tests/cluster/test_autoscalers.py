@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster.api import Api, Manifest, RefusedError
-from cluster.live import Live, Node, condition
+from cluster.autoscaler_example import NODE_CPU, play
+from cluster.live import Live, Node
 from cluster.operator_process import OperatorProcess
 from cluster.scripted_autoscaler import ScriptedAutoscaler, capacity_buffers
 from cluster.world import World
@@ -72,34 +73,28 @@ def requests(world: World) -> list[Manifest]:
     return found
 
 
+def until_removed(autoscaler: ScriptedAutoscaler, *names: str) -> None:
+    wait_for(lambda: autoscaler.removed, until=lambda found: found == [*names], what=f"{names} to go")
+
+
 def node_named(world: World, name: str) -> Node:
     return Node(world.admin, NODES, world.admin.get(NODES.item(name)))
 
 
 @pytest.mark.usefixtures("buffers")
 def test_a_reservation_and_a_pod_get_nodes_and_keep_them(world: World) -> None:
-    """This is the example of docs/autoscalers.md."""
-    first = world.node("first", cpu="2")
-    world.quota(hard={"cpu": "8"}, autoscaling="RequestNodes")
-    world.active_reservation("web-0", "2")
-    until_annotated(first, ALL)
-    with ScriptedAutoscaler(world, cpu="2") as autoscaler:
-        second = world.reservation("web-1", "2", pendingDeadlineSeconds=600)
-        made = second.until_phase("Active")["nodeName"]
-        assert autoscaler.made == [made]
-        until_annotated(node_named(world, made), ALL)
-
-        # Both nodes are empty, so only the reservations are in the pod's way.
-        pod = world.pod("guest", "2")
-        guest_node = pod.until_bound()
-        refusals = [condition(each["status"], "PodScheduled").get("message", "") for _, each in pod.history()]
-        assert any("Insufficient cpu beside reservations" in each for each in refusals)
-        assert autoscaler.made == [made, guest_node]
+    with ScriptedAutoscaler(world, cpu=NODE_CPU) as autoscaler:
+        example = play(world)
+        assert autoscaler.made == [example.made, example.guest_node]
+        until_annotated(example.first, ALL)
+        until_annotated(node_named(world, example.made), ALL)
         wait_for(lambda: requests(world), until=lambda found: not found, what="the requests to end")
 
-        second.delete()
-        wait_for(lambda: autoscaler.removed, until=lambda found: found == [made], what="the idle node to go")
-        assert annotations(first) == ALL
+        example.guest.delete()
+        until_removed(autoscaler, example.guest_node)
+        example.second.delete()
+        until_removed(autoscaler, example.guest_node, example.made)
+        assert annotations(example.first) == ALL
 
 
 def test_annotations_of_others_are_left_alone(world: World) -> None:

@@ -56,3 +56,41 @@ def test_a_pod_waits_for_its_claim(world: World, accelerators: Accelerators) -> 
     pod.until(lambda found: "could not find ResourceClaim" in str(found["status"]), "wait for its claim")
     accelerators.claim("gpu")
     assert pod.until_bound() == node.name
+
+
+def test_devices_provide_an_extended_resource(world: World, accelerators: Accelerators) -> None:
+    node = world.node("a")
+    world.node("b")
+    accelerators.slice(node, "gpu-0", "gpu-1")
+    pod = world.pod("trainer", **accelerators.asking(2))
+    assert pod.until_bound() == node.name
+    status = pod.until(lambda each: each["status"].get("extendedResourceClaimStatus"), "name its claim")[
+        "status"
+    ]
+    made = status["extendedResourceClaimStatus"]
+    mapping = {
+        "containerName": "main",
+        "resourceName": accelerators.resource,
+        "requestName": "container-0-request-0",
+    }
+    assert made["requestMappings"] == [mapping]
+    claim = accelerators.stored(made["resourceClaimName"])
+    assert sorted(devices_of(claim)) == ["gpu-0", "gpu-1"]
+
+    late = world.pod("late", **accelerators.asking(1))
+    late.until_refused("cannot allocate all claims")
+    pod.delete()  # the garbage collector deletes its claim
+    assert late.until_bound() == node.name
+
+
+def test_a_claim_that_an_attempt_has_left_goes_before_the_next_one(
+    world: World, accelerators: Accelerators
+) -> None:
+    pod = world.pod("trainer", **accelerators.asking())
+    world.node("a")
+    pod.until_refused("cannot allocate all claims")
+    leftover = accelerators.leftover(pod)
+    more = world.node("b")
+    accelerators.slice(more, "gpu-0")
+    assert pod.until_bound() == more.name
+    leftover.until_gone()

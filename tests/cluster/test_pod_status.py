@@ -25,10 +25,14 @@ def written(kind: str, status: str, reason: str) -> Manifest:
 
 CONTAINER = {"name": "main", "ready": True, "restartCount": 0, "image": "", "imageID": ""}
 OTHERS = {"type": "Ready", "status": "True", "lastTransitionTime": TIME}
+MAPPING = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "r"}
 OWN: dict[str, Manifest] = {
     "unschedulable": written("PodScheduled", "False", "Unschedulable"),
     "preempted": written("DisruptionTarget", "True", "PreemptionByScheduler"),
     "nominated": {"status": {"nominatedNodeName": "node-1"}},
+    "provided by devices": {
+        "status": {"extendedResourceClaimStatus": {"resourceClaimName": "made", "requestMappings": [MAPPING]}}
+    },
     "claimed": {"metadata": {"annotations": {CLAIMED: "u1,u2"}}},
 }
 FOREIGN: dict[str, tuple[Manifest, str]] = {

@@ -136,13 +136,19 @@ def use_volumes(world: World) -> None:
 
 
 def use_devices(world: World, record: Record) -> None:
-    """Bind a pod with a claim. The answer about its allocation is lost."""
+    """Bind a pod with a claim, and one with an extended resource. The answer about an allocation is lost."""
     with closing(Accelerators(world)) as accelerators:
         node = world.node("with-devices")
         accelerators.slice(node, "gpu-0")
         record.lose.add(ALLOCATE)
         pod = world.pod("trainer", **claiming(accelerators.claim("gpu")))
         assert pod.until_bound() == node.name
+        waiting = world.pod("asking", **accelerators.asking())
+        waiting.until_refused("cannot allocate all claims")
+        leftover = accelerators.leftover(waiting)
+        accelerators.slice(world.node("with-more-devices"), "gpu-0")
+        assert waiting.until_bound()
+        leftover.until_gone()
 
 
 def reasons(world: World) -> set[str]:

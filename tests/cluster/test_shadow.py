@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -17,6 +19,9 @@ from cluster.crds import install_crds
 from cluster.world import World
 from devcluster import LocalCluster, start_cluster, wait_for
 from devcluster.identity import MANIFESTS, token_kubeconfig
+from devcluster.prometheus import PrometheusServer
+from replay.exporter import Exporter
+from tidelock.load.prometheus import NODE_CPU
 
 ACCOUNT = "tidelock-shadow"
 USER = f"system:serviceaccount:{ACCOUNT}:{ACCOUNT}"
@@ -45,11 +50,11 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @contextmanager
-def shadowing(cluster: LocalCluster, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run the command until the end of the context, and wait until it has begun."""
+def shadowing(cluster: LocalCluster, folder: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the command with more options until the end of the context, and wait until it has begun."""
     kubeconfig = token_kubeconfig(cluster, ACCOUNT, ACCOUNT, folder / "kubeconfig")
     command = Path(sys.executable).with_name("tidelock")
-    options = ("--look-every=500ms", "--report-every=500ms", "--lead=1s", "--for=10m")
+    options = ("--look-every=500ms", "--report-every=500ms", "--lead=1s", "--for=10m", *more)
     log = folder / "log"
     with log.open("w") as stream:
         process = subprocess.Popen(
@@ -130,6 +135,40 @@ def test_a_run_beside_kube_scheduler_reads_alone_and_reports_all(
     assert verbs == {"get", "list", "watch"}
     bindings = [each for each in seen if each.get("objectRef", {}).get("subresource") == "binding"]
     assert len(bindings) == 4  # the log has writes, and those are kube-scheduler's
+
+
+def test_the_levels_of_nodes_are_those_of_a_real_prometheus(
+    audited: LocalCluster, exporter: Exporter, prometheus: PrometheusServer, tmp_path: Path
+) -> None:
+    """The default queries are asked. Both nodes request as much, and are used differently."""
+    with closing(World(Api(audited.kubeconfig))) as world:
+        nodes = {
+            world.node(name, cpu="4").name: use for name, use in {"a": (0.7, 0.5), "b": (0.1, 0.3)}.items()
+        }
+        exporter.show(nodes, {})
+        query = f"{prometheus.url}/api/v1/query?{urlencode({'query': NODE_CPU})}"
+        wait_for(lambda: len(answered(query)) == len(nodes), what="the rates of both nodes")
+        with shadowing(audited, tmp_path, f"--prometheus={prometheus.url}"):
+            report = tmp_path / "report" / "report.json"
+            wait_for(lambda: report.exists() and measured(report), what="measured levels in the report")
+    levels = json.loads(report.read_text())["levels"]
+    assert (levels["failed_readings"], levels["problem"], levels["annotated"]) == (0, "", 0)
+    cpu, memory = measured(report)
+    for found, (mean, deviation) in ((cpu, (40.0, 30.0)), (memory, (40.0, 10.0))):
+        assert found["observed"]["mean"] == pytest.approx(mean, abs=1.0)
+        assert found["observed"]["deviation"] == pytest.approx(deviation, abs=1.0)
+        assert found["played"] == found["observed"]  # no pod has moved
+
+
+def answered(query: str) -> list[Any]:
+    with urlopen(query) as answer:  # noqa: S310 -- of this test's own server
+        result: list[Any] = json.load(answer)["data"]["result"]
+    return result
+
+
+def measured(report: Path) -> list[Any]:
+    """Return the evenness of measured cpu and memory in a report."""
+    return [each for each in json.loads(report.read_text())["levels"]["evenness"] if each["measured"]]
 
 
 def test_without_the_right_to_read_it_ends_with_one_sentence(audited: LocalCluster, tmp_path: Path) -> None:

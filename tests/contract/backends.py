@@ -23,8 +23,8 @@ from tidelock.load.prometheus import (
     POD_CPU,
     POD_MEMORY,
     PrometheusSource,
-    anonymous_access,
 )
+from tidelock.load.promql import anonymous_access
 from tidelock.load.source import Source
 from tidelock.model.instants import format_instant
 from unit.kube.kubeconfigs import write_kubeconfig

@@ -126,7 +126,7 @@ def _scenarios() -> list[DeviceScenario]:
     return [make_device_scenario(seed, _PODS) for seed in range(int(first), int(last or first) + 1)]
 
 
-def _exact(allocation: Mapping[str, Any]) -> Json:
+def exact(allocation: object) -> Json:
     """Return an allocation as JSON that is equal for equal allocations."""
     plain: Json = json.loads(json.dumps(msgspec.to_builtins(allocation)))
     plain.pop("allocationTimestamp", None)
@@ -158,7 +158,7 @@ def _differences(world: World, pod: Pod, decision: Json, claims: Mapping[str, Js
         return
     assert world.plugin.reserve(judged.state, pod, node_name, NOW).ok
     for key, allocation in world.scene.objects.resource_claims.in_flight.items():
-        theirs, ours = _exact(claims[key.name]["status"]["allocation"]), _exact(allocation)  # type: ignore[arg-type]
+        theirs, ours = exact(claims[key.name]["status"]["allocation"]), exact(allocation)
         if theirs != ours:
             yield f"{key} on {node_name}: {json.dumps(theirs)}\n  here: {json.dumps(ours)}"
     world.plugin.unreserve(judged.state, pod, node_name, NOW)

@@ -17,7 +17,7 @@ import yaml
 from builders import reservation_json
 from plugin import __main__ as plugin
 from tidelock import __version__
-from tidelock.cli.main import COMMANDS
+from tidelock.cli.app import COMMANDS
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from unit.cli.scenes import active_json
 from unit.cli.server import listed, serving

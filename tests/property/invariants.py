@@ -454,7 +454,7 @@ def check_places(process: Process) -> None:
         if entry.queue_position is not None
     }
     assert places.keys() <= {entry.key for entry in ledger.entries.values() if entry.phase is Phase.PENDING}
-    if not ledger.waiting_reservations.positions_changed:
+    if ledger.queue_positions.due is None:
         line = sorted(waiting, key=lambda entry: (-entry.priority, entry.reservation.meta.created, entry.key))
         told = {entry.key: (position, len(line)) for position, entry in enumerate(line, 1)}
         assert {key: places.get(key) for key in told} == told

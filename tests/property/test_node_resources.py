@@ -146,3 +146,29 @@ def test_percents_are_exact(whole: int, share: float, off: int) -> None:
     for amount in (near, int(share * whole)):
         found = whole_percent(np.array([amount], np.int64), np.array([whole], np.int64))
         assert found.tolist() == [amount * 100 // whole]
+
+
+@given(scenes(), AMOUNTS, st.booleans())
+@settings(deadline=None)
+def test_devices_provide_a_resource_only_where_a_node_has_nothing_of_it(
+    drawn: tuple[Scene, dict[str, fit.Use]], amounts: dict[str, str], backed: bool
+) -> None:
+    scene, uses = drawn
+    scene.columns.back([GPU, "example.com/none"] if backed else [])
+    wanting = pod(requests=amounts | {"example.com/none": "1"} if backed else amounts)
+    judged = scene.judge(NodeResourcesFit, wanting)
+    for row, each in enumerate(judged.snapshot.nodes):
+        has, used = each.allocatable, uses[each.name].requested
+        provided = {name for name in (GPU, "example.com/none") if backed and not has.get(name)}
+        short = {
+            name
+            for name, units in wanting.requests.items()
+            if units > 0 and name not in provided and used.get(name, 0) + units > has.get(name, 0)
+        }
+        assert judged.mask[row] == (not short)
+        assert {reason.removeprefix("Insufficient ") for reason in judged.reasons(each.name)} == short
+        assert scene.columns.fits(each.name, wanting.requests) == (not short)
+        over = {name: units - has.get(name, 0) for name, units in used.items() if units > has.get(name, 0)}
+        assert scene.columns.shortfall(each.name) == {
+            name: units for name, units in over.items() if name not in provided
+        }

@@ -115,6 +115,9 @@ class DeviceSelector:
             result = self._run(frame)
         except RecursionError:
             raise EvaluationError("a value is nested too deeply") from None
+        except EvaluationError as error:
+            error.cost = MAX_COST - frame[COST_LEFT]
+            raise
         if type(result) is not bool:
             raise no_such_overload()
         return result, MAX_COST - frame[COST_LEFT]

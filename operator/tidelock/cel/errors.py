@@ -6,7 +6,14 @@ class ExpressionError(ValueError):
 
 
 class EvaluationError(Exception):
-    """An evaluation without a result, such as a missing key. `&&` and `||` may absorb it."""
+    """An evaluation without a result, such as a missing key. `&&` and `||` may absorb it.
+
+    Attributes:
+        cost: the cost of the whole evaluation, if nothing has absorbed the error.
+
+    """
+
+    cost = 0
 
 
 class CostLimitError(EvaluationError):

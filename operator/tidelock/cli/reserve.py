@@ -120,7 +120,7 @@ def command(
 ) -> None:
     """Create a reservation and wait until it is active. Exit status 1 if it does not become active.
 
-    The wait ends 10 s behind the deadline at the latest. Ctrl-C deletes the reservation.
+    The wait ends 10 s after the deadline at the latest. Ctrl-C deletes the reservation.
     """
     if bool(name) == bool(filename):
         raise Failure("give either the NAME of a reservation or, with -f, a FILE of Reservations")

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -20,10 +20,12 @@ from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.listing import list_all
-from tidelock.model.api.water_level import UsageLevel, WaterLevelStatus
 from tidelock.model.nesting import shallow
 from tidelock.model.quantities import NOTHING, Resources
 from tidelock.model.reservation import Reservation, decode_reservation
+
+if TYPE_CHECKING:
+    from tidelock.model.api.water_level import UsageLevel
 
 EXAMPLES = """\
 kubectl tidelock status              # of the context's namespace
@@ -195,7 +197,20 @@ def _node_table(seen: Sequence[Seen], now: float) -> Table:
 
 
 def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
-    columns = ["WATER LEVEL", "CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING", "SAMPLED", "WHY"]
+    from tidelock.model.api.water_level import WaterLevelStatus  # noqa: PLC0415 -- most clusters have none
+
+    columns = [
+        "WATER LEVEL",
+        "CPU",
+        "TARGET",
+        "MEMORY",
+        "NODES",
+        "STALE",
+        "MISSING",
+        "TIDE",
+        "SAMPLED",
+        "WHY",
+    ]
     rows = []
     for each in levels:
         status = WaterLevelStatus.model_validate(each.get("status") or {})
@@ -215,6 +230,7 @@ def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
                     "" if count is None else str(count)
                     for count in (status.nodes_measured, status.nodes_stale, status.nodes_missing)
                 ),
+                status.tide or "",
                 f"{span(now - sampled.timestamp())} ago" if sampled else "never",
                 clipped(bad[0], _LONGEST_WHY) if bad else "",
             ]
@@ -223,13 +239,13 @@ def _level_table(levels: Sequence[Mapping[str, Any]], now: float) -> Table:
         columns,
         rows,
         right=frozenset({"CPU", "TARGET", "MEMORY", "NODES", "STALE", "MISSING"}),
-        optional=("TARGET", "MISSING", "STALE", "NODES", "SAMPLED"),
+        optional=("TARGET", "MISSING", "TIDE", "STALE", "NODES", "SAMPLED"),
         names=frozenset({"WATER LEVEL"}),
         fold=False,
     )
 
 
-def _level(level: UsageLevel | None) -> str:
+def _level(level: "UsageLevel | None") -> str:
     return f"{level.mean}% ({level.min}-{level.max})" if level else ""
 
 

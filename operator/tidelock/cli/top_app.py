@@ -11,6 +11,7 @@ from functools import partial
 from itertools import cycle
 from typing import ClassVar, Protocol
 
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -25,6 +26,7 @@ from textual.widgets import Footer, HelpPanel, Input, Static
 from tidelock.cli.locks import Seen
 from tidelock.cli.top_details import Details, node_details, reservation_details, yaml_lines
 from tidelock.cli.top_tables import (
+    BAR_SIGNS,
     Grid,
     NodeSort,
     ReservationLine,
@@ -43,8 +45,18 @@ from tidelock.cli.units import amount
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Measured
 
-_SELECTED = Style(reverse=True)
+_REVERSED = Style(reverse=True)
 _PERIOD = 1.0  # seconds between two checks for news, and of the clock
+
+
+def _selected(strip: Strip) -> Strip:
+    """Reverse a line except for its bar: a reversed full block looks empty."""
+    return Strip(
+        segment
+        if segment.style is None or BAR_SIGNS.issuperset(segment.text)
+        else Segment(segment.text, segment.style + _REVERSED)
+        for segment in strip
+    )
 
 
 class StateSource(Protocol):
@@ -143,7 +155,7 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         text = self._grid.line(place) if y else self._grid.head()
         strip = Strip(text.render(self.app.console)).apply_style(self.rich_style)
         strip = strip.crop_extend(0, width, self.rich_style)
-        return strip.apply_style(_SELECTED) if y and place == self._row and self.has_focus else strip
+        return _selected(strip) if y and place == self._row and self.has_focus else strip
 
     def action_move(self, rows: int) -> None:
         """Select another row, and scroll to it."""

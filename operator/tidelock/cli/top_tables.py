@@ -23,6 +23,8 @@ from tidelock.model.usage_annotations import Measured, Quality
 from tidelock.model.water_level import WaterLevel
 
 USED, RESERVED, FREE, WATER, OLD_WATER = "█", "▒", "·", "│", "┆"
+BAR_SIGNS = frozenset((USED, RESERVED, FREE, WATER, OLD_WATER))
+"""All signs of a bar."""
 _COLOURS = {USED: "#4c8dd6", RESERVED: "#d99a10", FREE: "#808080"}  # seen on dark ground and on light
 _NARROWEST = 10  # cells of a bar
 _GAP = 2  # cells between columns
@@ -139,7 +141,7 @@ class Grid:
 
 def shown(text: str, style: str = "") -> Text:
     """Return a text of one line for display: safe for a terminal, and in the style of its word."""
-    return Text(printable(text), style=style or STYLES.get(text, ""))
+    return Text(printable(text), style=(style or STYLES.get(text, "")) if text else "")
 
 
 def node_lines(world: TopState, resource: Measured, now: float) -> list[NodeLine]:

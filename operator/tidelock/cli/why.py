@@ -147,7 +147,7 @@ def _about_pod(picture: OfflineScheduler, pod: Pod, world: ClusterState) -> WhyA
     scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
     has_message = scheduled is not None and scheduled.message and not bound_to
     if scheduled is not None and has_message and scheduled.message not in closed.values():
-        story.append(f"{scheduled.reason}: {scheduled.message}")
+        story.append(f"Its status: {scheduled.reason}: {scheduled.message}")
     story += [f"{name}: {text}" for name, text in closed.items()]
     own = decider.ledger.ownership.of(pod if bound_to else unbound)
     story += [f"Its reservation {entry.key} is {entry.phase}{_location(entry)}." for entry in own]

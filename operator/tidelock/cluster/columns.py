@@ -7,7 +7,7 @@ units of `tidelock.model.quantities`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -109,6 +109,7 @@ class Columns:
     goes or changes, apart from its requested and reserved amounts. `freed` counts all changes that may let
     something fit that did not fit before. `clock` ticks with every change, and `changed_at` is the last tick
     of each row. `layout` changes whenever a resource gets or loses a column, and only when `version` does.
+    `backed` are the resources that devices provide on nodes which have nothing of them themselves.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -121,6 +122,7 @@ class Columns:
         self.version = 0
         self.freed = 0
         self.clock = 0
+        self.backed: frozenset[str] = frozenset()
         self.changed_at = np.zeros(capacity, np.int64)
         self._changes: tuple[tuple[int, int], Rows] = (0, 0), _frozen(np.zeros(0, np.intp))
         self._traits: Traits | None = None
@@ -185,6 +187,15 @@ class Columns:
         self.allocatable[row] = allocatable
         return row
 
+    def back(self, resources: Iterable[str]) -> None:
+        """Take over which resources devices provide. All nodes count as changed."""
+        if self.backed != (backed := frozenset(resources)):
+            self.backed = backed
+            self.version += 1
+            self.freed += 1
+            self.clock += 1
+            self.changed_at[: len(self)] = self.clock
+
     def drop(self, name: str) -> None:
         """Remove a node. The last row moves to its place."""
         row = self.row_of.pop(name, None)
@@ -246,16 +257,30 @@ class Columns:
         if not aside and not (excess > 0).any():
             return {}
         beyond = {name: units for name, units in aside.items() if units > 0}
-        return self.named(np.maximum(excess, 0)) | beyond
+        short = self.named(np.maximum(excess, 0)) | beyond
+        return {**self.not_provided(short, self.nodes[row])}
 
     def fits(self, node_name: str, resources: Resources) -> bool:
         """Return whether these amounts of a node are free of pods and reservations."""
-        amounts = self.vector(resources)
         row = self.row_of.get(node_name)
-        if row is None or any(units > 0 for name, units in resources.items() if name not in self.column_of):
+        if row is None:
             return False
+        resources = self.not_provided(resources, self.nodes[row])
+        if any(units > 0 for name, units in resources.items() if name not in self.column_of):
+            return False
+        amounts = self.vector(resources)
         free = self.allocatable[row] - self.requested[row] - self.reserved[row]
         return bool(((amounts <= free) | (amounts == 0)).all())
+
+    def provided(self, resource: str, node: Node) -> bool:
+        """Return whether devices provide a resource on a node."""
+        return resource in self.backed and not node.allocatable.get(resource)
+
+    def not_provided(self, resources: Resources, node: Node) -> Resources:
+        """Return amounts without those of resources that devices provide on a node."""
+        if self.backed.isdisjoint(resources):
+            return resources
+        return {name: units for name, units in resources.items() if not self.provided(name, node)}
 
     def changed(self, since: int) -> Rows:
         """Return the rows that have changed since a tick. Most calls come twice, for filters and scores."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from tidelock.cluster.index.budgets import Budgets
-from tidelock.cluster.index.devices import ResourceClaims, ResourceSlices
+from tidelock.cluster.index.devices import DeviceClasses, ResourceClaims, ResourceSlices
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.pod_groups import PodGroups
-from tidelock.model.devices import DeviceClass, DeviceTaintRule
+from tidelock.model.devices import DeviceTaintRule
 from tidelock.model.namespaces import Namespace
 from tidelock.model.quotas import ReservationQuota, ResourceQuota
 from tidelock.model.resource_claims import ResourceClaimTemplate
@@ -43,7 +43,7 @@ class Objects:
     resource_claims: ResourceClaims = field(default_factory=ResourceClaims)
     resource_claim_templates: Lister[ResourceClaimTemplate] = field(default_factory=Lister)
     resource_slices: ResourceSlices = field(default_factory=ResourceSlices)
-    device_classes: Lister[DeviceClass] = field(default_factory=Lister)
+    device_classes: DeviceClasses = field(default_factory=DeviceClasses)
     device_taint_rules: Lister[DeviceTaintRule] = field(default_factory=Lister)
     resource_quotas: Lister[ResourceQuota] = field(default_factory=Lister)
     reservation_quotas: Lister[ReservationQuota] = field(default_factory=Lister)

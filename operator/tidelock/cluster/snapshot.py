@@ -112,51 +112,68 @@ class Snapshot:
 
     def wanted(self, resources: Resources) -> Wanted:
         """Return the columns and amounts of requests. NOWHERE stands for a resource of no node (`absent`)."""
-        column_of = self._columns.column_of
+        columns = self._columns
         pairs = [
-            (column_of.get(name, NO_ROW), min(units, CEILING))
+            (columns.column_of.get(name, NO_ROW), min(units, CEILING))
             for name, units in resources.items()
-            if units > 0
+            if units > 0 and (name in columns.column_of or name not in columns.backed)
         ]
         pairs.sort()
         return tuple(pairs)
 
     def absent(self, resources: Resources) -> Resources:
-        """Return how much is wanted of resources that no node has."""
-        column_of = self._columns.column_of
-        if resources.keys() <= column_of.keys():
+        """Return how much is wanted of resources that no node has, and no devices provide."""
+        columns = self._columns
+        if resources.keys() <= columns.column_of.keys():
             return NOTHING
-        return {name: units for name, units in resources.items() if units > 0 and name not in column_of}
+        return {
+            name: units
+            for name, units in resources.items()
+            if units > 0 and name not in columns.column_of and name not in columns.backed
+        }
+
+    def capacity(self, column: int, part: slice | Rows = _ALL) -> Amounts:
+        """Return how much nodes have of a resource. It is CEILING where devices provide it."""
+        amounts: Amounts = self.allocatable[part, column]
+        if self._columns.backed and self.resources[column] in self._columns.backed:
+            return np.where(amounts == 0, CEILING, amounts)
+        return amounts
+
+    def free(self, column: int, *, beside_reservations: bool = False) -> Amounts:
+        """Return how much of a resource is free, with `beside_reservations` of held amounts, too."""
+        free: Amounts = self.capacity(column) - self.requested[:, column]
+        if beside_reservations:
+            free -= self.reserved[:, column]
+        return free
 
     def free_for(self, wanted: Wanted, *, beside_reservations: bool) -> npt.NDArray[np.bool_]:
-        """Return for each node whether the amounts are free, with `beside_reservations` of held ones, too."""
+        """Return for each node whether amounts are free."""
         fits = np.ones(len(self), np.bool_)
         for column, units in wanted:
-            free = self.allocatable[:, column] - self.requested[:, column]
-            if beside_reservations:
-                free -= self.reserved[:, column]
-            fits &= free >= units
+            fits &= self.free(column, beside_reservations=beside_reservations) >= units
         return fits
 
     def multiples(self, wanted: Wanted, *, beside_reservations: bool) -> npt.NDArray[np.int64]:
         """Return for each node how many times the amounts are free, or CEILING without requests."""
         counts = np.full(len(self), CEILING, np.int64)
         for column, units in wanted:
-            free = self.allocatable[:, column] - self.requested[:, column]
-            if beside_reservations:
-                free -= self.reserved[:, column]
+            free = self.free(column, beside_reservations=beside_reservations)
             np.minimum(counts, free // units, out=counts)
         return np.maximum(counts, 0)
 
     def has_free(self, wanted: Wanted, row: int, *, beside_reservations: bool) -> bool:
-        """Return the same for one node."""
+        """Return for one node whether amounts are free."""
         for column, units in wanted:
             taken = self.requested.item(row, column)
             if beside_reservations:
                 taken += self.reserved.item(row, column)
-            if self.allocatable.item(row, column) - taken < units:
+            if self.allocatable.item(row, column) - taken < units and not self.provided(column, row):
                 return False
         return True
+
+    def provided(self, column: int, row: int) -> bool:
+        """Return whether devices provide a resource on a node."""
+        return self._columns.provided(self.resources[column], self.nodes[row])
 
     def vector(self, resources: Resources) -> Amounts:
         """Lay out amounts as one row of R, without resources that no node has."""

@@ -6,7 +6,11 @@ class AllocationError(Exception):
 
 
 class SelectorError(Exception):
-    """An expression that can't be compiled, or that fails for a device."""
+    """An expression that can't be compiled, or that fails for a device, with the cost of the attempt."""
+
+    def __init__(self, problem: str, cost: int = 0) -> None:
+        super().__init__(problem)
+        self.cost = cost
 
 
 class SearchLimitError(AllocationError):

@@ -14,7 +14,12 @@ from tidelock.model.devices import Device, ResourceSlice
 
 MOST_COST = 3_000_000
 """The cost of all evaluations for a pod. The most expensive ones take some 0.05 s for a million."""
-_COST_OF_ERROR = 1000
+# Of each evaluation, in addition to that of its expression: the device is made visible to expressions.
+_COST_OF_EVALUATION = 1000
+# The most expensive expressions take some 0.005 ms a byte to compile, up to 10 KiB. So an attempt compiles
+# one such expression, or several shorter ones.
+_COST_OF_BYTE = 200
+_LONGEST = 10 * 1024
 # Expressions that are kept compiled, and those with results for each slice. A tenant can write any number.
 _MOST_COMPILED = 256
 _MOST_RESULTS = 16
@@ -48,6 +53,11 @@ class DeviceSelection:
     def begin(self) -> None:
         """Begin with another pod. What the last one has left to find out is found out at its next attempt."""
         self._cost_left = MOST_COST
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing more can be found out for this pod."""
+        return self._cost_left < 0
 
     def selects(self, expressions: Iterable[str], candidate: Candidate, kind: str, name: str) -> bool:
         """Return whether all expressions select a device. They are asked in order until one does not.
@@ -91,6 +101,11 @@ class DeviceSelection:
     def _compile(self, expression: str) -> CompiledSelector | SelectorError:
         compiled = self._compiled.get(expression)
         if compiled is None:
+            cost = min(len(expression), _LONGEST) * _COST_OF_BYTE
+            if cost > self._cost_left:
+                self._cost_left = -1
+                raise SearchLimitError("timed out trying to allocate devices")
+            self._cost_left -= cost
             try:
                 compiled = self._compiler(expression)
             except SelectorError as error:
@@ -105,10 +120,11 @@ class DeviceSelection:
     def _ask(self, selector: CompiledSelector, candidate: Candidate) -> bool | SelectorError:
         if self._cost_left < 0:
             raise SearchLimitError("timed out trying to allocate devices")
+        self._cost_left -= _COST_OF_EVALUATION
         try:
             selected, cost = selector(candidate.id.driver, candidate.device)
         except SelectorError as error:
-            self._cost_left -= _COST_OF_ERROR
+            self._cost_left -= error.cost
             return error
         self._cost_left -= cost
         return selected

@@ -24,6 +24,7 @@ from tidelock.cluster.placed import Placed
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.device_reports import DeviceReports
 from tidelock.framework.events import Registration
 from tidelock.framework.reservations import Reservations
 from tidelock.framework.waiting_pods import WaitingPods
@@ -97,7 +98,7 @@ class Api(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """The parts of the scheduler for plugins. `api` is None in trials and dry runs."""
+    """The parts of the scheduler for plugins. `api` and `device_reports` are None in trials and dry runs."""
 
     reservations: Reservations
     cache: Cache
@@ -105,6 +106,7 @@ class Handle:
     api: Api | None = None
     waiting_pods: WaitingPods = field(default_factory=WaitingPods)
     measurements: Measurements = field(default_factory=Measurements)
+    device_reports: DeviceReports | None = None
 
     @property
     def columns(self) -> Columns:

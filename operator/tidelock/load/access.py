@@ -1,17 +1,21 @@
-"""Credentials for a Prometheus server, from a Secret that is read again for each reading."""
+"""Credentials for a Prometheus server: from a Secret that is read again for each reading, or from files."""
 
 import base64
 import binascii
 import ssl
+from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from tidelock.kube.client import SECRETS, KubeClient
 from tidelock.kube.errors import ApiError
-from tidelock.load.prometheus import Access
+from tidelock.load.promql import Access
 from tidelock.load.source import SourceError, Trouble
 from tidelock.model.api.water_level import SecretReference
 from tidelock.model.nesting import depth_bounded
+
+_KEYS = ("token", "username", "password", "ca.crt")
 
 
 class _Secret(msgspec.Struct, frozen=True):
@@ -43,14 +47,30 @@ class SecretAccess:
 
     def _context(self, authorities: bytes) -> ssl.SSLContext | None:
         if authorities != self._authorities:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if authorities else None
-            if context is not None:
-                context.load_verify_locations(cadata=authorities.decode())
-            self._authorities, self._tls = authorities, context
+            self._authorities, self._tls = authorities, _trusting(authorities)
         return self._tls
 
 
-def _headers(keys: dict[str, bytes]) -> dict[str, str]:
+def folder_access(folder: Path) -> Access:
+    """Return the credentials in a folder of files with the names of a Secret's keys, or raise SourceError."""
+    try:
+        files = {name: folder / name for name in _KEYS}
+        keys = {name: file.read_bytes().rstrip(b"\n") for name, file in files.items() if file.exists()}
+        return Access(_headers(keys), _trusting(keys.get("ca.crt", b"")))
+    except (ValueError, OSError) as error:
+        raise SourceError(Trouble.UNAUTHENTICATED, f"{folder}: {error}") from error
+
+
+def _trusting(authorities: bytes) -> ssl.SSLContext | None:
+    """Return a context that trusts these authorities in PEM, or None for those of the system."""
+    if not authorities:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=authorities.decode())
+    return context
+
+
+def _headers(keys: Mapping[str, bytes]) -> dict[str, str]:
     token = keys.get("token", b"").decode().strip()
     user, password = keys.get("username"), keys.get("password")
     if token and (user is not None or password is not None):

@@ -33,7 +33,8 @@ from tidelock.load.garbage_collection import LOOK_SECONDS, GarbageCollector
 from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.metrics_server import MetricsServerSource
-from tidelock.load.prometheus import PrometheusSource, PromQlQueries, anonymous_access
+from tidelock.load.prometheus import PrometheusSource, PromQlQueries
+from tidelock.load.promql import anonymous_access
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
 from tidelock.load.status import METRICS_STALE, Census, aspects, render_level

@@ -6,7 +6,6 @@ costs nothing. Range queries only fetch missed instants, at a start or after a f
 """
 
 import asyncio
-import ssl
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -18,16 +17,15 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import aiohttp
 import msgspec
 
 from tidelock.load.cooperative import AT_LEISURE, in_slices, paced
-from tidelock.load.source import SourceError, Trouble, Use, UseReading, cores, percent, size
+from tidelock.load.promql import ERROR_LENGTH, Access, PrometheusClient, Vector, decode_series
+from tidelock.load.source import SourceError, Use, UseReading, cores, percent, size
 from tidelock.model.meta import Key
-from tidelock.model.nesting import depth_bounded
 
 # Idle time as a part of all time, because a rate alone is too low for series younger than its range.
 NODE_CPU = (
@@ -37,9 +35,10 @@ NODE_CPU = (
 NODE_MEMORY = "1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes"
 NODE_TIME = "timestamp(node_memory_MemAvailable_bytes)"
 NODE_NAMES = "node_uname_info or kube_node_info"
-_CONTAINERS = 'container!="",container!="POD"'
-POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{{{_CONTAINERS}}}[5m]))"
-POD_MEMORY = f"sum by (namespace, pod) (container_memory_working_set_bytes{{{_CONTAINERS}}})"
+CONTAINERS = 'container!="",container!="POD"'
+"""Matchers of the series of containers, without those of cgroups above and of pause containers."""
+POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{{{CONTAINERS}}}[5m]))"
+POD_MEMORY = f"sum by (namespace, pod) (container_memory_working_set_bytes{{{CONTAINERS}}})"
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -48,7 +47,6 @@ SETTLING = 300.0
 
 # Labels that name the node of a series, the most reliable first.
 _NODE_LABELS = ("node", "nodename", "kubernetes_node", "instance", "host")
-_ERROR_LENGTH = 200
 # Instants of one range query, which keep its answer about as large as that of a refresh.
 _INSTANTS = 12
 
@@ -67,54 +65,6 @@ class PromQlQueries:
     node_names: str = NODE_NAMES
     pod_cpu: str = POD_CPU
     pod_memory: str = POD_MEMORY
-
-
-class Access(NamedTuple):
-    """Credentials: headers of each request, and trusted authorities other than those of the system."""
-
-    headers: Mapping[str, str] = {}
-    tls: ssl.SSLContext | None = None
-
-    def hidden(self, text: bytes) -> bytes:
-        """Remove the credentials from a refusal, which some servers repeat, before it is logged."""
-        for header in self.headers.values():
-            text = text.replace(header.rpartition(" ")[2].encode(), b"***")
-        return text
-
-
-async def anonymous_access() -> Access:
-    """Return no credentials."""
-    return Access()
-
-
-class _Series(msgspec.Struct, frozen=True):
-    metric: dict[str, str] = {}
-    value: tuple[float, str] | None = None
-    values: tuple[tuple[float, str], ...] = ()
-
-
-class _Data(msgspec.Struct, frozen=True, rename="camel"):
-    result_type: str
-    result: list[msgspec.Raw]
-
-
-class _Answer(msgspec.Struct, frozen=True, rename="camel"):
-    status: str
-    data: _Data | None = None
-    error_type: str = ""
-    error: str = ""
-    warnings: tuple[str, ...] = ()
-
-
-_decode_answer = depth_bounded(msgspec.json.Decoder(_Answer).decode)
-_decode_series = depth_bounded(msgspec.json.Decoder(_Series).decode)
-
-
-class Vector(NamedTuple):
-    """The answer to a query: series, still as JSON, and warnings that it is incomplete."""
-
-    series: Sequence[msgspec.Raw]
-    warnings: Sequence[str]
 
 
 class PrometheusSource:
@@ -147,21 +97,18 @@ class PrometheusSource:
             node_label: the label that names the node; detected if empty.
 
         """
-        self._session = session
-        self._url = address.rstrip("/")
-        self._access = access
+        self._client = PrometheusClient(session, address, access, timeout_seconds)
         self._known_nodes = known_nodes
         self._queries = queries
-        self._timeout = timeout_seconds
         self._labels = (node_label,) if node_label else _NODE_LABELS
         self.settling = SETTLING if queries.pod_cpu == POD_CPU else 0.0
 
     async def read(self, now: float) -> UseReading:
         """Measure everything as it is now."""
-        access = await self._access()
+        access = await self._client.access()
         queries = self._queries
         asked = {
-            name: self._query("query", access, {"query": text, "time": f"{now:.3f}"})
+            name: self._client.query("query", access, {"query": text, "time": f"{now:.3f}"})
             for name in queries.__slots__
             if (text := getattr(queries, name))
         }
@@ -190,12 +137,12 @@ class PrometheusSource:
 
     async def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:
         """Measure everything at past instants, some instants per query."""
-        access = await self._access()
+        access = await self._client.access()
         for first in range(0, len(times), _INSTANTS):
             some = times[first : first + _INSTANTS]
             names = _Names(self._labels, self._known_nodes())
             if text := self._queries.node_names:
-                learnt = await self._query("query", access, {"query": text, "time": f"{some[-1]}"})
+                learnt = await self._client.query("query", access, {"query": text, "time": f"{some[-1]}"})
                 await in_slices(names.learn(learnt.series), AT_LEISURE)
             span = {"start": f"{some[0]}", "end": f"{some[-1]}", "step": f"{times.step}"}
             known = {
@@ -204,7 +151,7 @@ class PrometheusSource:
             }
             for query, latest in known.items():
                 if text := getattr(self._queries, query):
-                    answer = await self._query("query_range", access, {"query": text} | span)
+                    answer = await self._client.query("query_range", access, {"query": text} | span)
                     await in_slices(_read_past(query, answer.series, names, latest), AT_LEISURE)
             for instant in some:
                 reading, at = UseReading(), float(instant)
@@ -213,46 +160,6 @@ class PrometheusSource:
                 cpu, memory = known["pod_cpu"][at], known["pod_memory"][at]
                 await in_slices(_join(cpu[1], memory[1], reading.pods), AT_LEISURE)
                 yield at, reading
-
-    async def _query(self, path: str, access: Access, form: Mapping[str, str]) -> Vector:
-        try:
-            async with self._session.post(
-                f"{self._url}/api/v1/{path}",
-                data={**form, "timeout": f"{self._timeout:g}s"},
-                headers=access.headers,
-                ssl=access.tls or True,
-                allow_redirects=False,  # the credentials are for this server
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
-            ) as response:
-                body = await response.read()
-                if response.status != HTTPStatus.OK:
-                    body = access.hidden(body)
-        except TimeoutError as error:
-            raise SourceError(Trouble.TIMED_OUT, f"no answer within {self._timeout:g} s") from error
-        except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
-            raise SourceError(Trouble.MALFORMED, f"the answer was cut short: {error}") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise SourceError(Trouble.UNREACHABLE, str(error) or type(error).__name__) from error
-        return _vector(response.status, body)
-
-
-def _vector(status: int, body: bytes) -> Vector:
-    try:
-        answer = _decode_answer(body)
-    except ValueError as error:
-        if status != HTTPStatus.OK:
-            text = body[:_ERROR_LENGTH].decode(errors="replace")
-            raise SourceError(Trouble.REFUSED, f"HTTP {status}: {text}") from error
-        raise SourceError(Trouble.MALFORMED, f"not an answer of the Prometheus API: {error}") from error
-    if answer.status != "success" or answer.data is None:
-        cause = f"{answer.error_type}: {answer.error}" if answer.error_type else answer.error
-        raise SourceError(
-            Trouble.REFUSED, cause[:_ERROR_LENGTH] or f"HTTP {status}, status {answer.status!r}"
-        )
-    if answer.data.result_type not in {"vector", "matrix"}:
-        kind = answer.data.result_type
-        raise SourceError(Trouble.REFUSED, f"a query gives a {kind}, expected an instant vector")
-    return Vector(answer.data.result, answer.warnings)
 
 
 def _checked(name: str, answer: Vector | BaseException | None, reading: UseReading) -> Sequence[msgspec.Raw]:
@@ -281,7 +188,7 @@ class _Names:
             if raw is None:
                 yield
                 continue
-            labels = _decode_series(raw).metric
+            labels = decode_series(raw).metric
             name = next((labels[key] for key in ("node", "nodename") if labels.get(key) in self._known), None)
             if name is None:
                 continue
@@ -307,7 +214,7 @@ class _Names:
     def problems(self) -> Iterator[str]:
         """Describe queries with series of no node."""
         for query, example in self._foreign.items():
-            yield f"{_camel(query)}: a series is of no node of the cluster: {example[:_ERROR_LENGTH]}"
+            yield f"{_camel(query)}: a series is of no node of the cluster: {example[:ERROR_LENGTH]}"
 
 
 def _sampled(vectors: Mapping[str, Sequence[msgspec.Raw]]) -> bool:
@@ -319,7 +226,7 @@ def _read_times(series: Sequence[msgspec.Raw], names: _Names, times: dict[str, f
         if raw is None:
             yield
             continue
-        each = _decode_series(raw)
+        each = decode_series(raw)
         name = names.of("node_time", each.metric)
         if name is None or each.value is None:
             continue
@@ -343,7 +250,7 @@ def _read_nodes(
         if raw is None:
             yield
             continue
-        each = _decode_series(raw)
+        each = decode_series(raw)
         name = names.of(query, each.metric)
         if name is None or each.value is None:
             continue
@@ -367,7 +274,7 @@ def _read_pods(
         if raw is None:
             yield
             continue
-        each = _decode_series(raw)
+        each = decode_series(raw)
         key = _pod(each.metric)
         if key is None or each.value is None:
             continue
@@ -390,7 +297,7 @@ def _read_past(
         if raw is None:
             yield
             continue
-        each = _decode_series(raw)
+        each = decode_series(raw)
         name = names.of(query, each.metric) if of_node else None
         key = None if of_node else _pod(each.metric)
         for at, text in each.values:

@@ -16,6 +16,8 @@ from tidelock.model.selectors import NodeSelector, Taint
 
 AttributeScalar = int | bool | str
 
+_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
+
 
 class DeviceId(NamedTuple):
     """The name of a device, which is unique in the cluster."""
@@ -191,15 +193,23 @@ class ClassConfiguration(msgspec.Struct, frozen=True):
     opaque: OpaqueConfiguration | None = None
 
 
-class _ClassSpec(msgspec.Struct, frozen=True):
+class _ClassSpec(msgspec.Struct, frozen=True, rename="camel"):
     selectors: tuple[RequestSelector, ...] = ()
     config: tuple[ClassConfiguration, ...] = ()
+    extended_resource_name: str = ""
 
 
 class DeviceClass(ForeignObject, frozen=True):
     """A kind of devices that can be requested."""
 
     spec: _ClassSpec = _ClassSpec()
+
+    @property
+    def extended_resources(self) -> tuple[str, ...]:
+        """The resources that pods can request in place of a claim: that of the name, and that of the spec."""
+        implicit = f"{_RESOURCE_PREFIX}{self.meta.name}"
+        explicit = self.spec.extended_resource_name
+        return (implicit, explicit) if explicit else (implicit,)
 
 
 class _TaintSelector(msgspec.Struct, frozen=True):

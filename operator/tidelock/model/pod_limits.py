@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
 from tidelock.model.pods import Affinity, Pod, PodAffinity, PodAffinityTerm
+from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.selectors import LabelSelector, NodeSelectorTerm
 
 RESOURCES = "resources that its containers request"
@@ -70,6 +71,11 @@ def excess(pod: Pod, members: int = 1) -> str:
         for kind, count, limit in found
         if count > limit
     )
+
+
+def excess_of_decided(pod: Pod) -> str:
+    """Return the excess of a pod that is decided. A reserve pod was checked when its object was read."""
+    return "" if isinstance(pod, ReservePod) else excess(pod)
 
 
 def looks_around(pod: Pod) -> int:

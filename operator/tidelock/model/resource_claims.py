@@ -18,6 +18,8 @@ MOST_RESULTS = 32
 """The number of devices that a claim can have (AllocationResultsMaxSize)."""
 MOST_ALTERNATIVES = 8
 """The number of alternatives of a request (FirstAvailableDeviceRequestMaxSize)."""
+FOR_EXTENDED_RESOURCES = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation: a scheduler has made the claim for a pod's extended resources, if its value is `true`."""
 ALL_DEVICES = "All"
 EXACT_COUNT = "ExactCount"
 
@@ -235,6 +237,13 @@ class ResourceClaim(ForeignObject, frozen=True):
         """The devices, or None before they are allocated."""
         return self.status.allocation
 
+    @property
+    def extended_resources_of(self) -> str:
+        """The uid of a pod, if a scheduler has made the claim for its extended resources, or empty."""
+        owner = self.meta.controller
+        made = owner is not None and self.meta.annotations.get(FOR_EXTENDED_RESOURCES) == "true"
+        return owner.uid if made and owner is not None else ""
+
     def reserved_by(self, uid: str) -> bool:
         """Return whether an object is among the users of the devices."""
         return any(each.uid == uid for each in self.status.reserved_for)
@@ -253,6 +262,11 @@ class ResourceClaimTemplate(ForeignObject, frozen=True):
         """Return a claim with this metadata, as it would be created from the template."""
         faults = self.meta.faults
         return ResourceClaim(metadata=msgspec.structs.replace(meta, faults=faults), spec=self.spec.spec)
+
+
+def devices_claim(requests: tuple[ClaimRequest, ...]) -> _ClaimSpec:
+    """Return the spec of a claim with these requests."""
+    return _ClaimSpec(_DeviceClaim(requests))
 
 
 def _quantities(claim: ResourceClaim) -> Iterator[str | int]:

@@ -48,6 +48,7 @@ from tidelock.framework.plugin_args import (
 )
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.devices import DeviceClass
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, Resources, covers, format_quantity
@@ -137,8 +138,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         for column, needed in wanted.amounts:
             if column == NO_ROW:
                 continue
-            free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
-            if short := int((free[rows] < needed).sum()):
+            if short := int((snapshot.free(column)[rows] < needed).sum()):
                 counts[_reason(snapshot.resources[column])] = short
         return counts
 
@@ -154,7 +154,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         large = np.ones(len(rows), np.bool_)
         for column, needed in state.expect(_Wanted).amounts:
             if column != snapshot.column(PODS):
-                large &= needed <= snapshot.allocatable[rows, column]
+                large &= needed <= snapshot.capacity(column, rows)
         return large
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
@@ -225,13 +225,16 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
             Registration(ClusterEvent(Resource.POD, Action.UPDATE_POD_SCALE_DOWN), _asks_for_less),
             Registration(node_grows, self._offers_more),
             Registration(RESERVATION_LENT, _may_reclaim),
+            Registration(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), _provides_resource),
         )
 
     def _offers_more(self, pod: Pod, old: Node | None, new: Node) -> bool:
         """Return whether an empty node would suffice, and has more of a requested resource than before."""
-        wanted = self._args.counted(pod.requests)
+        requests = self._args.counted(pod.requests)
+        wanted = self.handle.columns.not_provided(requests, new)
         return covers(new.allocatable, wanted) and (
             old is None
+            or len(wanted) < len(requests)
             or any(
                 units > 0 and new.allocatable.get(resource, 0) > old.allocatable.get(resource, 0)
                 for resource, units in wanted.items()
@@ -282,7 +285,7 @@ def _shortages(wanted: _Wanted, snapshot: Snapshot, row: int) -> list[tuple[str,
     return [
         (snapshot.resources[column], needed, int(free[column]))
         for column, needed in wanted.amounts
-        if free[column] < needed and column != NO_ROW
+        if free[column] < needed and column != NO_ROW and not snapshot.provided(column, row)
     ] + [(resource, needed, 0) for resource, needed in wanted.absent.items()]
 
 
@@ -292,6 +295,12 @@ def _asks_for_less(pod: Pod, old: Pod, new: Pod) -> bool:
         units > 0 and new.requests.get(resource, 0) < old.requests.get(resource, 0)
         for resource, units in pod.requests.items()
     )
+
+
+def _provides_resource(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> bool:
+    """Return whether a class is new for a requested resource."""
+    known = old.extended_resources if old is not None else ()
+    return any(pod.requests.get(each) for each in new.extended_resources if each not in known)
 
 
 def _may_reclaim(pod: Pod, _: ReservationInfo | None, new: ReservationInfo) -> bool:

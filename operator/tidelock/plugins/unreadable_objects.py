@@ -26,7 +26,7 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.meta import ObjectMeta
-from tidelock.model.pod_limits import excess
+from tidelock.model.pod_limits import excess_of_decided
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
 from tidelock.model.storage import CsiNode
@@ -89,13 +89,13 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
     def _is_read(self, pod: Pod, _: Named | None, new: Named) -> bool:
         """Return whether a claim of a pod is judged by an object, unless the pod is too large itself."""
         metas = (meta for use in pod.claims for _, meta in self._read_for(pod, use))
-        return not excess(pod) and any(meta is new.meta for meta in metas)
+        return not excess_of_decided(pod) and any(meta is new.meta for meta in metas)
 
     def _problem(self, pod: Pod) -> str:
         """Return why a pod can't be decided, by itself or by one of its volumes, or an empty text."""
         if pod.meta.unreadable:
             return f"pod can't be read: {pod.meta.unreadable}"
-        if too_much := excess(pod):
+        if too_much := excess_of_decided(pod):
             return f"pod is too large: {too_much}"
         for use in pod.claims:
             for kind, meta in self._read_for(pod, use):
@@ -134,4 +134,4 @@ class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
 
 def _may_fit(pod: Pod, old: Named | None, _: Named | None) -> bool:
     """Return whether an object is new or was unreadable. A pod that is too large waits for itself."""
-    return not excess(pod) and (old is None or bool(old.meta.unreadable))
+    return not excess_of_decided(pod) and (old is None or bool(old.meta.unreadable))

@@ -61,8 +61,14 @@ def _evenness_findings(results: ShadowResults) -> Iterator[str]:
             f"{problem}"
         )
     else:
+        followed = (
+            f"Decisions followed the water levels in the annotations of {levels.annotated:,} of "
+            f"{count(results.run.nodes, 'node')}."
+            if levels.annotated
+            else "Water levels were not measured, because no source was given."
+        )
         yield (
-            "Water levels were not measured, because no source was given. These are the levels of requests. "
+            f"{followed} These are the levels of requests. "
             "The options --prometheus and --metrics-server name a source."
         )
 

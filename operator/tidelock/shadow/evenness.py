@@ -90,6 +90,9 @@ class Evenness:
             readings=self._readings,
             failed_readings=self._failed_readings,
             problem=self._problem,
+            annotated=0
+            if self._readings
+            else sum(NODE_LEVEL in node.meta.annotations for node in self._world.cache.columns.nodes),
         )
 
     def _levels(self, measured: bool, of_played: bool, resource: Measured, now: float) -> Levels:

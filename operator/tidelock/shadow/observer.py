@@ -107,15 +107,16 @@ class Observer:
                 self._holds.begin(now)
             return
         self._watched += seconds
+        middle = now - seconds / 2  # of the time that this look stands for
         waiting, fitting = self._waiting.look(now, seconds)
-        self._timeline.add(now, "waiting", waiting * seconds)
-        self._timeline.add(now, "waiting though fitting", fitting * seconds)
+        self._timeline.add(middle, "waiting", waiting * seconds)
+        self._timeline.add(middle, "waiting though fitting", fitting * seconds)
         self._holds.look(now, seconds)
         self._played.retry(now)
         for name, deviation in self._evenness.look(now, seconds):
-            self._timeline.add(now, name, deviation * seconds)
-            self._timeline.add(now, lasted_name(name), seconds)
-        self._timeline.add(now, "seconds", seconds)
+            self._timeline.add(middle, name, deviation * seconds)
+            self._timeline.add(middle, lasted_name(name), seconds)
+        self._timeline.add(middle, "seconds", seconds)
         self._busy += self._clock.monotonic() - started
 
     def measured(self, reading: UseReading, settling: float = 0.0) -> None:

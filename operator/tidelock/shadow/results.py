@@ -254,6 +254,7 @@ class LevelResults:
         readings: readings of measured use.
         failed_readings: tries that gave none.
         problem: the last problem of a reading or of a try, or empty.
+        annotated: nodes whose own annotation has a measured level, by which plugins decide without a source.
 
     """
 
@@ -261,6 +262,7 @@ class LevelResults:
     readings: int
     failed_readings: int
     problem: str
+    annotated: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

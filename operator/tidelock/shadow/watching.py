@@ -21,7 +21,8 @@ from tidelock.kube.config import Connection
 from tidelock.kube.errors import ApiError, Forbidden, NotFound
 from tidelock.kube.watch import Reflector, WatchSettings
 from tidelock.load.metrics_server import MetricsServerSource
-from tidelock.load.prometheus import PrometheusSource, anonymous_access
+from tidelock.load.prometheus import PrometheusSource
+from tidelock.load.promql import anonymous_access
 from tidelock.load.source import Source, SourceError
 from tidelock.model.failures import failure_text
 from tidelock.model.meta import ObjectMeta

@@ -95,11 +95,10 @@ class ArrayScheduler:
         raise NotImplementedError("only the whole scheduler can be restarted")
 
     def show(self, reading: Reading) -> None:
-        """Take over a reading. A node may be within its limits again."""
+        """Take over a reading. A node may be within its limits again, or a tide has other limits."""
         if self._scorer is not None:
             self._scorer.show(reading)
-            if self._scorer.fits(self.clock.now()) is not None:
-                self._retry()
+            self._retry()
 
     def add_pod(self, number: int) -> None:
         """Create a pod of the world."""
@@ -107,21 +106,18 @@ class ArrayScheduler:
 
     def end_pod(self, number: int) -> None:
         """Delete a pod, and try those again that did not fit."""
-        row, workload = int(self._row[number]), self._workload[number]
-        self._row[number] = _NOWHERE
-        self._amounts.take(workload, row, -1)
-        self._replicas[workload, row] -= 1
-        self._pods_on[row] -= 1
-        if self._scorer is not None:
-            self._scorer.remove(number, row)
+        self._remove(number)
         self._retry()
 
     def decide(self) -> Iterator[tuple[int, int]]:
         """Decide all that is due now, and yield each pod that was bound, with the row of its node."""
+        refused: set[int] = set()  # workloads, for the pods of which there is less and less capacity
         while self._active:
             number = self._active.popleft()
-            row = self._choose(self._workload[number])
+            workload = self._workload[number]
+            row = None if workload in refused else self._choose(workload)
             if row is None:
+                refused.add(workload)
                 self._unschedulable.append(number)
                 continue
             self._place(number, row)
@@ -142,6 +138,15 @@ class ArrayScheduler:
         self._pods_on[row] += 1
         if self._scorer is not None:
             self._scorer.place(number, row, self.clock.now())
+
+    def _remove(self, number: int) -> None:
+        row, workload = int(self._row[number]), self._workload[number]
+        self._row[number] = _NOWHERE
+        self._amounts.take(workload, row, -1)
+        self._replicas[workload, row] -= 1
+        self._pods_on[row] -= 1
+        if self._scorer is not None:
+            self._scorer.remove(number, row)
 
     def _choose(self, workload: int) -> int | None:
         """Return the row of the best node, or None if the pod fits nowhere."""

@@ -1,22 +1,31 @@
 """The command `tidelock simulate`: plays a world under several policies and shows the results."""
 
 import argparse
+import asyncio
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import msgspec
 
+from tidelock.clock import SystemClock
+from tidelock.framework.config_file import parse_duration
+from tidelock.load.access import folder_access
+from tidelock.load.promql import Access
+from tidelock.load.source import SourceError
+from tidelock.model.instants import parse_instant
 from tidelock.model.printable import printable
 from tidelock.simulation.engine import Run, Scheduler, Simulation, quickest_scheduler, whole_scheduler
-from tidelock.simulation.measuring import FAULTS, SLOW_METRICS, MetricsTiming
+from tidelock.simulation.measuring import DEFAULT_METRICS, FAULTS, SLOW_METRICS, MetricsTiming
 from tidelock.simulation.policies import POLICIES
-from tidelock.simulation.results import RunFigures, as_numbers, figures
+from tidelock.simulation.recorder import RecordedSpan, record
+from tidelock.simulation.recording import RecordedWorld, recorded_world
+from tidelock.simulation.results import RatioEstimate, RunFigures, as_numbers, by_day, figures
 from tidelock.simulation.traces import (
-    TraceError,
     read_openb_nodes,
     read_openb_pods,
     read_planetlab,
@@ -36,6 +45,7 @@ from tidelock.simulation.worlds import (
 
 _EXTRA = "pip install 'tidelock[operator,simulation]'"
 _SYNTHETIC_ROWS = 1000
+_DEFAULT = "default"
 _COLUMNS = {
     "spread": "deviation",
     "range": "max - min",
@@ -60,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--openb-nodes", type=Path, help="node list of the openb trace (CSV, .gz)")
     parser.add_argument("--openb-pods", type=Path, help="pod list of the openb trace (CSV, .gz)")
+    _add_prometheus(parser)
     parser.add_argument("--nodes", type=int, default=defaults.nodes)
     parser.add_argument(
         "--cores", type=int, nargs="+", default=list(defaults.cores), help="sizes of nodes in cores, in turn"
@@ -81,10 +92,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_shapes(parser, defaults)
     parser.add_argument("--steps", type=int, default=STEPS_A_DAY, help="number of steps of five minutes")
     parser.add_argument(
-        "--interval", type=float, default=SLOW_METRICS.interval, help="seconds between measurements"
+        "--interval",
+        type=float,
+        help=f"seconds between measurements. Default: {SLOW_METRICS.interval:g}; of the past, "
+        f"{DEFAULT_METRICS.interval:g}",
     )
     parser.add_argument(
-        "--lag", type=float, default=SLOW_METRICS.lag, help="delay of measurements in seconds"
+        "--lag",
+        type=float,
+        help=f"delay of measurements in seconds. Default: {SLOW_METRICS.lag:g}; of the past, "
+        f"{DEFAULT_METRICS.lag:g}",
     )
     parser.add_argument(
         "--whole-scheduler", action="store_true", help="also simulate API objects and queues: the slow way"
@@ -95,6 +112,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="file to write the figures to")
     parser.add_argument("--plots", type=Path, help="folder to write pictures to")
+
+
+def _add_prometheus(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for the past of a real cluster."""
+    parser.add_argument(
+        "--from-prometheus",
+        default="",
+        metavar="URL",
+        help="play the nodes, pods and use of a real cluster, by kube-state-metrics and cAdvisor",
+    )
+    parser.add_argument("--days", type=float, default=7.0, help="how much of the past to play. Default: 7")
+    parser.add_argument("--until", default="", metavar="TIME", help="end of these days. Default: now")
+    parser.add_argument(
+        "--step", default="5m", metavar="DURATION", help="length of a step of the past. Default: 5m"
+    )
+    parser.add_argument(
+        "--login",
+        type=Path,
+        metavar="FOLDER",
+        help="folder with the files token, or username and password, and ca.crt, as in a WaterLevel's Secret",
+    )
+    parser.add_argument(
+        "--matchers", default="", help='label matchers of all series of the past, such as cluster="east"'
+    )
 
 
 def _add_shapes(parser: argparse.ArgumentParser, defaults: Setting) -> None:
@@ -134,13 +175,22 @@ def run(arguments: argparse.Namespace) -> int:
     logging.getLogger("tidelock").addHandler(logging.NullHandler())  # plugins' warnings are expected
     try:
         names = _policies(arguments.policies)
-        world = _world(arguments)
-        with _progress(len(names) * world.steps) as advance:
+        past = _past(arguments) if arguments.from_prometheus else None
+        world = _world(arguments) if past is None else past.world
+        with _progress(len(names) * world.steps, "simulating") as advance:
             runs = [_play(world, name, arguments, advance) for name in names]
+        if past is not None and past.steady:
+            runs.insert(0, past.as_it_was())
         results = {run.policy: figures(run) for run in runs}
+        base = next((run for run in runs if run.policy == _DEFAULT), runs[0])
+        ratios = {run.policy: ratio for run in runs if run is not base and (ratio := by_day(run, base))}
         _show(world, results)
+        for name, ratio in ratios.items():
+            sys.stdout.write(f"{name} leaves {ratio} of the deviation of {base.policy}, by day.\n")
+        if past is not None:
+            sys.stdout.writelines(f"{printable(remark)}\n" for remark in past.remarks)
         if arguments.json is not None:
-            _write(world, arguments.seed, results, arguments.json)
+            _write(world, arguments.seed, results, ratios, arguments.json)
         if arguments.plots is not None:
             _draw(runs, arguments.plots)
     except ModuleNotFoundError as error:
@@ -148,7 +198,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         sys.stderr.write(f"tidelock: simulate needs {error.name}: {_EXTRA}\n")
         return 1
-    except (TraceError, ValueError, OSError) as error:
+    except (SourceError, ValueError, OSError) as error:
         sys.stderr.write(f"tidelock: {printable(str(error))}\n")
         return 1
     return 0
@@ -162,6 +212,34 @@ def _policies(text: str) -> list[str]:
     if len(set(names)) < len(names):
         raise ValueError(f"--policies: {text!r} names a policy twice")
     return names
+
+
+def _past(arguments: argparse.Namespace) -> RecordedWorld:
+    """Read the past of a real cluster."""
+    for name in ("load", "task_usage", "openb_nodes", "openb_pods"):
+        if getattr(arguments, name) is not None:
+            raise ValueError(f"--from-prometheus and --{name.replace('_', '-')} exclude each other")
+    try:
+        step = round(parse_duration(arguments.step))
+    except ValueError as error:
+        raise ValueError(f"--step: {arguments.step!r} {error}") from error
+    try:
+        end = parse_instant(arguments.until) if arguments.until else SystemClock().now()
+    except ValueError as error:
+        raise ValueError(f"--until: {error}") from error
+    span = RecordedSpan.until(end, arguments.days, step)
+    _timing(arguments).intervals(span.step)
+    access = Access() if arguments.login is None else folder_access(arguments.login)
+    with _progress(span.queries, "reading") as advance:
+        return recorded_world(
+            asyncio.run(record(arguments.from_prometheus, access, span, arguments.matchers, advance))
+        )
+
+
+def _timing(arguments: argparse.Namespace) -> MetricsTiming:
+    default = DEFAULT_METRICS if arguments.from_prometheus else SLOW_METRICS
+    given = {name: value for name in ("interval", "lag") if (value := getattr(arguments, name)) is not None}
+    return replace(default, **given)
 
 
 def _world(arguments: argparse.Namespace) -> SimulatedWorld:
@@ -213,19 +291,20 @@ def _play(
         scheduler: Scheduler = whole_scheduler(world, policy, arguments.seed)
     else:
         scheduler = quickest_scheduler(world, policy, arguments.seed, faults)
-    timing = MetricsTiming(interval=arguments.interval, lag=arguments.lag)
-    simulation = Simulation(world, policy, arguments.seed, timing=timing, faults=faults, scheduler=scheduler)
+    simulation = Simulation(
+        world, policy, arguments.seed, timing=_timing(arguments), faults=faults, scheduler=scheduler
+    )
     return simulation.run(lambda _: advance(name))
 
 
 @contextmanager
-def _progress(steps: int) -> Iterator[Callable[[str], None]]:
-    """Show the progress of the runs, and yield a function to call after each step."""
+def _progress(steps: int, title: str) -> Iterator[Callable[[str], None]]:
+    """Show the progress of some work, and yield a function to call after each step with its subject."""
     from rich.console import Console  # noqa: PLC0415 -- an optional extra
     from rich.progress import Progress  # noqa: PLC0415
 
     with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("simulating", total=steps)
+        task = bar.add_task(title, total=steps)
         yield lambda name: bar.update(task, advance=1, description=name)
 
 
@@ -243,7 +322,13 @@ def _show(world: SimulatedWorld, results: dict[str, RunFigures]) -> None:
     Console(markup=False).print(table)
 
 
-def _write(world: SimulatedWorld, seed: int, results: dict[str, RunFigures], file: Path) -> None:
+def _write(
+    world: SimulatedWorld,
+    seed: int,
+    results: dict[str, RunFigures],
+    ratios: dict[str, RatioEstimate],
+    file: Path,
+) -> None:
     report = {
         "world": {
             "title": world.title,
@@ -253,6 +338,7 @@ def _write(world: SimulatedWorld, seed: int, results: dict[str, RunFigures], fil
         },
         "seed": seed,
         "policies": {name: as_numbers(of) for name, of in results.items()},
+        "by_day": ratios,
     }
     file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
 

@@ -1,7 +1,7 @@
 """Simulation engine: pods arrive, a scheduler places them, they use resources, and end.
 
 Time is a heap of events. The use of a node is the sum of the demands of its pods, up to its size. It is known
-for every step of five minutes, as the average over the step.
+for every step of the world, as the average over the step.
 """
 
 import heapq
@@ -58,8 +58,9 @@ class Run:
         cpu: use of each node in each step, in percent of its size (T x N).
         unserved: part of the cpu that the pods on nodes wanted in each step and did not get (T).
         pending: how many pods had no node at the end of each step (T).
-        node: node of each pod, or NOWHERE (P).
+        node: node of each pod, the last one if it moved, or NOT_PLACED (P).
         bound: second at which it was bound, or infinity (P).
+        step: seconds of a step.
 
     """
 
@@ -71,6 +72,7 @@ class Run:
     pending: Indices
     node: Indices
     bound: Floats
+    step: float = STEP
 
 
 class Scheduler(Protocol):
@@ -98,7 +100,7 @@ class Scheduler(Protocol):
         """Delete a pod."""
 
     def decide(self) -> Iterator[tuple[int, int]]:
-        """Decide all that is due now, and yield each pod that was bound, with the row of its node."""
+        """Decide all that is due now, and yield each pod that was bound or moved, with its node's row."""
 
     def next_due(self) -> float | None:
         """Second of the world at which a decision is due without any event, or None for never."""
@@ -131,7 +133,12 @@ class Simulation:
         faults: MetricsFaults = NO_FAULTS,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """Take the parts of a simulation. By default the quickest scheduler decides."""
+        """Take the parts of a simulation. By default the quickest scheduler decides.
+
+        Raises:
+            ValueError: a step of the world has no whole number of intervals.
+
+        """
         self._world = world
         self._policy = policy
         self._seed = seed
@@ -150,8 +157,8 @@ class Simulation:
         self._cpu = np.zeros((world.steps, len(world.machines)))
         self._wanted, self._lost = np.zeros(world.steps), np.zeros(world.steps)
         self._pending = np.zeros(world.steps, np.intp)
-        self._intervals = round(STEP / timing.interval)  # of a step
-        self._recent = RecentUse(self._intervals, world.pods, len(world.machines))
+        self._intervals = timing.intervals(world.step)
+        self._recent = RecentUse(timing.intervals(timing.span), world.pods, len(world.machines))
         self._readings: deque[Reading] = deque()
         self._events: list[tuple[float, _Kind, int, int]] = []
         self._sequence = count()
@@ -166,7 +173,7 @@ class Simulation:
             self._at((number + 1) * interval, _Kind.MEASURE, number)
         for instant in self._faults.restarts:
             self._at(instant, _Kind.RESTART, 0)
-        end = world.steps * STEP
+        end = world.steps * world.step
         while self._events and self._events[0][0] <= end:
             instant, kind, _, subject = heapq.heappop(self._events)
             self._scheduler.clock.elapsed = instant
@@ -183,6 +190,7 @@ class Simulation:
             pending=self._pending,
             node=self._node,
             bound=self._bound,
+            step=world.step,
         )
 
     def _at(self, instant: float, kind: _Kind, subject: int) -> None:
@@ -209,6 +217,9 @@ class Simulation:
 
     def _decide(self, instant: float) -> None:
         for pod, row in self._scheduler.decide():
+            if self._node[pod] != NOT_PLACED:  # it moves, with the rest of its life
+                self._node[pod] = row
+                continue
             self._waiting -= 1
             self._node[pod] = row
             self._bound[pod] = instant
@@ -219,7 +230,7 @@ class Simulation:
             self._at(due, _Kind.WAKE, 0)
 
     def _measure(self, number: int) -> None:
-        """Compute the use in an interval that has just ended, and take a sample of the last step."""
+        """Compute the use in an interval that has just ended, and take a sample of the last intervals."""
         interval = self._timing.interval
         start, end, step = number * interval, (number + 1) * interval, number // self._intervals
         running = np.flatnonzero((self._bound < end) & (self._ended > start))

@@ -5,6 +5,8 @@ measured at the same time.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,18 +17,20 @@ from tidelock.framework.plugin_args import read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
+from tidelock.model.water_level import level_in_force
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalanceArgs
 from tidelock.plugins.water_level_balance.scoring import LevelScoring, weighed
 from tidelock.plugins.water_level_balance.usage_levels import UsageLevels, figures, mean_terms
 from tidelock.plugins.water_level_balance.usage_policies import Grouping, UsagePolicy
 from tidelock.simulation.cluster import EPOCH, water_level_of
-from tidelock.simulation.level_rules import Figure
+from tidelock.simulation.level_rules import Figure, gains_of_moves
 from tidelock.simulation.measuring import Reading
 from tidelock.simulation.node_amounts import Mask, NodeAmounts
-from tidelock.simulation.pod_use import PodUse
+from tidelock.simulation.pod_use import ForeseenUse, PodUse
 from tidelock.simulation.policies import SimulatedPolicy
 from tidelock.simulation.world import Floats, Indices, SimulatedWorld
 
+_HOUR, _CPU = WINDOWS.index("1h"), MEASURED_RESOURCES.index(CPU)
 _DIGITS_OF_ANNOTATION = 2
 _DIGITS_OF_SCORE = 6
 
@@ -45,14 +49,16 @@ class LevelScorer:
         """
         args = read_args(policy.plugin, dict(policy.args), WaterLevelBalanceArgs)
         spec = water_level_of(policy.water_level or {}).spec
-        if spec is None or spec.tides or spec.learn_weight:
-            raise ValueError(f"{policy.name}: arrays have neither tides nor a learned weight")
+        if spec is None or spec.learn_weight:
+            raise ValueError(f"{policy.name}: arrays have no learned weight")
         weights = {each.name: each.weight for each in args.resources}
         self._shares = [weights.get(name, 0.0) / sum(weights.values()) for name in MEASURED_RESOURCES]
         self._scoring = LevelScoring(args.scoring, args.combination, self._shares)
         self._rule = policy.rule
-        self._usage_policy = UsagePolicy.of(spec)
-        grouping = Grouping.of((self._usage_policy,), np.zeros(len(nodes), np.intp))
+        self._level = level_in_force(spec, EPOCH)
+        self._spec, self._count = spec, len(nodes)
+        usage_policy = UsagePolicy.of(self._level.spec)
+        self._staleness = usage_policy.staleness
         capacity = np.array(
             [[node.capacity.get(name, 0) for node in nodes] for name in (CPU, MEMORY)], np.float64
         )
@@ -61,13 +67,14 @@ class LevelScorer:
         self._of_pods = False  # until a reading has pods
         self._guard = args.guard
         self._own_use = own_use(args.mature_seconds)
-        defaults = np.array(self._usage_policy.defaults)
-        self._pods = PodUse(world, pods, len(nodes), defaults, history=args.history)
+        defaults = np.array(usage_policy.defaults)
+        made = partial(ForeseenUse, horizon=policy.foresight) if policy.foresight else PodUse
+        self._pods = made(world, pods, len(nodes), defaults, history=args.history)
         self._at = NEVER
         shape = (len(WINDOWS), len(MEASURED_RESOURCES), len(nodes))
         self._measured = np.zeros(shape)
         self._levels = UsageLevels(
-            grouping=grouping,
+            grouping=self._grouping(usage_policy),
             use=np.zeros(shape),
             known=np.ones(shape[1:], np.bool_),
             all_known=True,
@@ -96,6 +103,7 @@ class LevelScorer:
 
     def fits(self, now: float) -> Mask | None:
         """Return the nodes within the overload limits by the shortest window, or None for all."""
+        self._follow_tide(now)
         grouping = self._levels.grouping
         if not grouping.limited or not self._fresh(now):
             return None
@@ -105,6 +113,7 @@ class LevelScorer:
 
     def scores(self, workload: int, now: float, amounts: NodeAmounts, rows: Indices) -> Floats:
         """Score by the levels with the pod, or by requests if no measurement is fresh."""
+        self._follow_tide(now)
         if not self._fresh(now):
             taken = MAX_NODE_SCORE * (amounts.nonzero + np.array([amounts.weights[workload]]).T)
             left = MAX_NODE_SCORE - np.minimum(taken / amounts.capacity, MAX_NODE_SCORE)
@@ -117,6 +126,14 @@ class LevelScorer:
             scores = self._rule(self._figures(expected), len(self._per_unit[0]))
         return weighed(scores, self._levels.grouping).round(_DIGITS_OF_SCORE)[rows]
 
+    def gains_of_moves(self, pods: Indices, rows: Indices) -> Floats:
+        """Return the gain of each move of some pods, which are on these nodes (pods x N).
+
+        It goes by the mean cpu of the last hour, see `level_rules.gains_of_moves`.
+        """
+        use = self._pods.counted[pods, _HOUR, _CPU]
+        return gains_of_moves(self._levels.use[_HOUR, _CPU], self._per_unit[_CPU], use, rows)
+
     def _figures(self, expected: LevelArray) -> Iterator[Figure]:
         """Yield the use with a pod and without it, and the weight, of each window and resource."""
         terms = mean_terms(self._levels.grouping, self._shares)
@@ -125,7 +142,17 @@ class LevelScorer:
             yield with_pod, self._levels.use[window, resource], weight
 
     def _fresh(self, now: float) -> bool:
-        return abs(now - self._at) <= self._usage_policy.staleness
+        return abs(now - self._at) <= self._staleness
+
+    def _follow_tide(self, now: float) -> None:
+        """Take over the target, the limits and the weight if a tide began or ended."""
+        if not self._level.holds(now):
+            self._level = level_in_force(self._spec, now)
+            self._levels = replace(self._levels, grouping=self._grouping(UsagePolicy.of(self._level.spec)))
+
+    def _grouping(self, usage_policy: UsagePolicy) -> Grouping:
+        """Return the group of all nodes."""
+        return Grouping.of((usage_policy,), np.zeros(self._count, np.intp))
 
     def _renew(self, part: int | slice) -> None:
         """Add up the use of a node, or of all."""

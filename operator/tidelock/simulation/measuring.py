@@ -6,6 +6,7 @@ in a slot the first one counts. Statistics leave out slots without a sample, as 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isclose
 from types import MappingProxyType
 
 import numpy as np
@@ -26,25 +27,35 @@ SCRAPE = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsTiming:
-    """The times of the measurements, in seconds. A step of the world has a whole number of intervals.
+    """The times of the measurements, in seconds.
+
+    A span and a step of the world have a whole number of intervals.
 
     Attributes:
         interval: time between two samples.
         lag: time between a sample and the moment at which it can be read.
         settling: time for which a pod must have run before a sample counts it.
+        span: time of which a sample is the mean, as the range of a rate in PromQL.
 
     """
 
     interval: float = STEP
     lag: float = STEP
     settling: float = 60.0
+    span: float = STEP
 
     def __post_init__(self) -> None:
         """Raise ValueError for impossible times."""
-        if not (0 < self.interval <= STEP and (STEP / self.interval).is_integer()):
-            raise ValueError(f"interval: {self.interval:g} should divide a step of {STEP:g} seconds")
+        self.intervals(self.span)
         if not 0 <= self.lag < np.inf:
             raise ValueError(f"lag: {self.lag:g} should be a number of seconds, and not negative")
+
+    def intervals(self, seconds: float) -> int:
+        """Return the number of intervals in some seconds, or raise ValueError if it is not whole."""
+        count = round(seconds / self.interval) if self.interval > 0 else 0
+        if not (count and isclose(count * self.interval, seconds)):
+            raise ValueError(f"interval: {self.interval:g} should divide {seconds:g} seconds")
+        return count
 
 
 SLOW_METRICS = MetricsTiming()
@@ -166,7 +177,7 @@ class _Window:
         gone = np.flatnonzero(~np.isnan(old))
         self._total[gone] -= old[gone]
         self._count[gone] -= 1
-        self._total[self._count == 0] = 0.0  # without what rounding has left
+        self._total[self._count == 0] = 0.0  # without a remainder of rounding
         old[gone] = np.nan
         self._filled[slot] = False
 
@@ -224,15 +235,15 @@ class SimulatedMetrics:
     def sample(
         self, at: float, cpu: Floats, memory: Floats, pods: Indices, pod_cpu: Floats, ran: Floats
     ) -> Reading | None:
-        """Add a sample, and return what can be read of it later.
+        """Add a sample, and return its later reading.
 
         Args:
             at: second of the world at which it is taken.
-            cpu: percent of each node (N), as the mean over the last step.
+            cpu: percent of each node (N), as the mean over the span of a sample.
             memory: the same for memory (N).
             pods: the pods that ran.
             pod_cpu: use of each of them while it ran, in cores.
-            ran: seconds for which it ran in the last step.
+            ran: seconds for which it ran in that span.
 
         Returns:
             the reading, or None if nothing was sampled.

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tidelock.simulation.engine import Run
-from tidelock.simulation.world import STEP
 
 _HOUR = 3600.0
 _DPI = 100
@@ -18,7 +17,7 @@ def plot_spread(runs: Sequence[Run], file: Path) -> None:
     canvas = Figure(figsize=(9, 4), layout="constrained")
     axis = canvas.subplots()
     for run in runs:
-        hours = np.arange(1, len(run.cpu) + 1) * STEP / _HOUR
+        hours = np.arange(1, len(run.cpu) + 1) * run.step / _HOUR
         axis.plot(hours, run.cpu.std(axis=1), label=run.policy, linewidth=1.2)
     axis.set_xlabel("hours")
     axis.set_ylabel("deviation between nodes, points of CPU")
@@ -34,7 +33,7 @@ def plot_nodes(runs: Sequence[Run], file: Path) -> None:
     axes = canvas.subplots(len(runs), squeeze=False, sharex=True)[:, 0]
     for axis, run in zip(axes, runs, strict=True):
         ordered = run.cpu[:, np.argsort(run.cpu.mean(axis=0))].T
-        hours = len(run.cpu) * STEP / _HOUR
+        hours = len(run.cpu) * run.step / _HOUR
         image = axis.imshow(
             ordered, aspect="auto", vmin=0, vmax=100, cmap="inferno", extent=(0, hours, len(ordered), 0)
         )

@@ -50,6 +50,7 @@ TELLING = frozenset(
 """Plugins of the default profile that distinguish simulated pods or nodes, and mandatory ones."""
 _STALENESS = 900
 """Seconds: samples are five minutes apart and five minutes late, and one may be missed."""
+_HOUR = 12  # steps
 _WEIGHT = 3
 """Weight of a score of measured use. The score is absolute, so its weight matters little."""
 _SHIPPED_WEIGHT = next(each.weight for each in BUILTINS.defaults if each.name == WaterLevelBalance.name)
@@ -86,6 +87,8 @@ class SimulatedPolicy:
         by_requests: whether the default scores of requests also count.
         measures: whether it needs measured use.
         rule: scores of nodes by their levels, in place of the plugin's. Only arrays are played with it.
+        foresight: number of coming steps. Their mean use is known, and counts in place of measured use. 0 for
+            measured use. Only arrays are played with foresight.
 
     """
 
@@ -98,16 +101,22 @@ class SimulatedPolicy:
     by_requests: bool = False
     measures: bool = True
     rule: LevelRule | None = None
+    foresight: int = 0
+
+    @property
+    def for_arrays_only(self) -> bool:
+        """Whether no plugin decides like this policy."""
+        return self.rule is not None or self.foresight > 0
 
     def configuration(self, seed: int) -> Configuration:
         """Return the scheduler's configuration, with a seed for random choices.
 
         Raises:
-            ValueError: the policy has a rule of its own, which no plugin has.
+            ValueError: the policy has a rule of its own or knows the future, which no plugin does.
 
         """
-        if self.rule is not None:
-            raise ValueError(f"{self.name}: no plugin has the rule of this policy")
+        if self.for_arrays_only:
+            raise ValueError(f"{self.name}: no plugin decides like this policy")
         args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
         enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
         if self.plugin:
@@ -133,6 +142,7 @@ def _water_level(
     windows: Sequence[Args] = (),
     weight: int = _WEIGHT,
     rule: LevelRule | None = None,
+    foresight: int = 0,
     **args: Any,
 ) -> SimulatedPolicy:
     """Return a WaterLevelBalance policy over cpu alone, as only cpu is compared."""
@@ -149,6 +159,7 @@ def _water_level(
         spec,
         weight,
         rule=rule,
+        foresight=foresight,
     )
 
 
@@ -236,6 +247,15 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
         ),
         _water_level("water-level-nodes", "WaterLevelBalance in NodeWindows", mode="NodeWindows"),
         _water_level("water-level", "WaterLevelBalance in PodSums"),
+        _water_level(
+            "water-level-foreseen", "water-level with the use of the next hour known", foresight=_HOUR
+        ),
+        _water_level(
+            "least-pod-sums-foreseen",
+            "least-pod-sums with the use of the next hour known",
+            rule=least_used_scores,
+            foresight=_HOUR,
+        ),
         _water_level(
             "nodes-without-guard", "water-level-nodes without its guard", mode="NodeWindows", guard=False
         ),

@@ -1,4 +1,4 @@
-"""The use of nodes and pods over the last step, as a rate over five minutes has it."""
+"""The use of nodes and pods over the last minutes, as a rate in PromQL has it."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from tidelock.simulation.world import Floats, Indices
 
 
 @dataclass(frozen=True, slots=True)
-class UseOfStep:
-    """Use over the last step of N nodes and of some pods.
+class UseOfSpan:
+    """Use over the span of a sample, of N nodes and of some pods.
 
     Attributes:
         cpu, memory: percent of each node (N).
@@ -25,7 +25,7 @@ class UseOfStep:
 
 
 class RecentUse:
-    """The use in the last intervals, which together are one step."""
+    """The use in the last intervals, which together are the span of a sample."""
 
     def __init__(self, intervals: int, pods: int, nodes: int) -> None:
         self._intervals = intervals
@@ -36,8 +36,8 @@ class RecentUse:
 
     def added(
         self, number: int, cpu: Floats, memory: Floats, pods: Indices, cores: Floats, ran: Floats
-    ) -> UseOfStep:
-        """Add an interval, and return the use of all nodes and of these pods over the last step.
+    ) -> UseOfSpan:
+        """Add an interval, and return the use of all nodes and of these pods over the last intervals.
 
         Args:
             number: number of the interval.
@@ -49,13 +49,13 @@ class RecentUse:
 
         """
         if self._intervals == 1:
-            return UseOfStep(cpu, memory, cores, ran)
+            return UseOfSpan(cpu, memory, cores, ran)
         place = number % self._intervals
         self._cpu[place], self._memory[place] = cpu, memory
         self._core_seconds[place] = self._ran[place] = 0.0
         self._core_seconds[place, pods], self._ran[place, pods] = cores * ran, ran
         seconds = self._ran[:, pods].sum(axis=0)
-        return UseOfStep(
+        return UseOfSpan(
             cpu=self._cpu.mean(axis=0),
             memory=self._memory.mean(axis=0),
             of_pods=self._core_seconds[:, pods].sum(axis=0) / np.maximum(seconds, 1e-9),

@@ -1,6 +1,6 @@
 """Content of a simulation: nodes, pods that come and go, and their true use."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ Loads = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.intp]
 
 STEP = 300.0
-"""Seconds for which a load lasts: the traces and the measurements have one value every five minutes."""
+"""Seconds of a step, unless a world says otherwise: the traces have one value every five minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class SimulatedWorkload:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedWorld:
-    """A cluster and its day, with P pods and T steps of five minutes.
+    """A cluster and its day, with P pods and T steps.
 
     Attributes:
         title: its title, for people.
@@ -48,6 +48,7 @@ class SimulatedWorld:
         lives: seconds from its binding to its end, infinite for one that stays (P).
         cpu: millicores that each pod wants in each step while it runs (P x T).
         memory: bytes that each pod uses while it runs (P).
+        step: seconds of a step.
 
     """
 
@@ -59,6 +60,7 @@ class SimulatedWorld:
     lives: Floats
     cpu: Loads
     memory: Floats
+    step: float = STEP
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit together.
@@ -90,5 +92,17 @@ class SimulatedWorld:
 
     @property
     def steps(self) -> int:
-        """The number of steps of five minutes."""
+        """The number of steps."""
         return int(self.cpu.shape[1])
+
+
+def reordered(world: SimulatedWorld, order: Indices) -> SimulatedWorld:
+    """Return the same world with its pods in another order (P), in which those come that arrive at once."""
+    return replace(
+        world,
+        workload=world.workload[order],
+        arrives=world.arrives[order],
+        lives=world.lives[order],
+        cpu=world.cpu[order],
+        memory=world.memory[order],
+    )

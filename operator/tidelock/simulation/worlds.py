@@ -24,6 +24,8 @@ from tidelock.simulation.world import (
 
 STEPS_A_DAY = 288
 
+_HOUR = 3600.0
+_HOURS_A_DAY = 24
 _CORE = 1000
 _MEMORY_A_CORE = 4096 * MEBIBYTE
 _LEAST_REQUEST = 50  # millicores
@@ -211,6 +213,89 @@ def openb_world(
     ]
     of_pods = setting.load * shares[[stay.workload for stay in stays]]
     return _assembled(title, tuple(machines), workloads, stays, of_pods, setting.noise, rng)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightWork:
+    """Parameters of batch work that is queued each night, beside services that are used by day.
+
+    Attributes:
+        jobs: number of pods that are created each night.
+        kinds: number of workloads that the pods belong to.
+        begin, end: hours of the day (UTC) between which they are created.
+        life: mean seconds for which a pod runs, from half to one and a half of it.
+        request, limit: millicores of a pod. It uses 0.25 to 0.5 of its limit.
+        peak: hour of the day (UTC) at which services are used most.
+        swing: part of its mean by which the use of services rises and falls during a day.
+
+    """
+
+    jobs: int = 1000
+    kinds: int = 12
+    begin: float = 22.0
+    end: float = 26.0
+    life: float = 1.5 * 3600.0
+    request: int = 500
+    limit: int = 4000
+    peak: float = 14.0
+    swing: float = 0.6
+
+
+def day_and_night_world(setting: Setting, night: NightWork, starts: float, seed: int) -> SimulatedWorld:
+    """Return a synthetic world of services that are used by day, and of batch work that comes at night.
+
+    Args:
+        setting: nodes, length, and the services.
+        night: the batch work, and when services are used.
+        starts: hour of the day (UTC) at which the world starts.
+        seed: of all draws.
+
+    """
+    hours = starts + np.arange(setting.steps) * STEP / _HOUR
+    day = 1 + night.swing * np.cos(2 * np.pi * (hours - night.peak) / _HOURS_A_DAY)
+    load = synthetic_load(setting.workloads, setting.steps, seed, LoadShape(mean=0.2, swing=0, peaks=0))
+    services = world_of("day and night", np.minimum(load * day, 1).astype(np.float32), setting, seed)
+    return _joined(services, _night_work(services.machines, setting, night, starts, seed))
+
+
+def _night_work(
+    machines: tuple[Machine, ...], setting: Setting, night: NightWork, starts: float, seed: int
+) -> SimulatedWorld:
+    rng = np.random.default_rng((seed, night.jobs))
+    memory = night.request * _MEMORY_A_CORE // _CORE
+    workloads = tuple(
+        SimulatedWorkload(f"job-{number:04}", night.request, memory, night.limit, memory)
+        for number in range(night.kinds)
+    )
+    until = setting.steps * STEP
+    first = ((night.begin - starts) % _HOURS_A_DAY) * _HOUR
+    length = (night.end - night.begin) * _HOUR
+    stays = [
+        _Stay(
+            int(rng.integers(night.kinds)),
+            evening + length * rng.random(),
+            rng.uniform(0.5, 1.5) * night.life,
+        )
+        for evening in np.arange(first, until, _HOURS_A_DAY * _HOUR).tolist()
+        for _ in range(night.jobs)
+    ]
+    stays = [stay for stay in stays if stay.arrives < until]
+    shares = rng.uniform(0.25, 0.5, night.kinds)[[stay.workload for stay in stays]]
+    wanted = np.repeat(shares[:, np.newaxis], setting.steps, axis=1).astype(np.float32)
+    return _assembled("night work", machines, workloads, stays, wanted, setting.noise, rng)
+
+
+def _joined(first: SimulatedWorld, second: SimulatedWorld) -> SimulatedWorld:
+    """Return a world with the pods of two worlds of the same nodes, those of the first one first."""
+    return replace(
+        first,
+        workloads=first.workloads + second.workloads,
+        workload=np.concatenate((first.workload, len(first.workloads) + second.workload)),
+        arrives=np.concatenate((first.arrives, second.arrives)),
+        lives=np.concatenate((first.lives, second.lives)),
+        cpu=np.concatenate((first.cpu, second.cpu)),
+        memory=np.concatenate((first.memory, second.memory)),
+    )
 
 
 def synthetic_load(rows: int, steps: int, seed: int, shape: LoadShape | None = None) -> Loads:

@@ -72,6 +72,8 @@ DEEP = {
     "an unfinished text": '"""' * 3000 + '"',
     "many large patterns": " || ".join([rf"'a'.matches(r'\pL{{3}}{each}')" for each in range(200)]),
     "a long number": "1" * 10_000 + " > 0",
+    "many comparisons of unknown types": " && ".join(["[] == []"] * 800),
+    "sums of unknown types": " && ".join(["[] + [] == []"] * 500),
 }
 
 
@@ -88,7 +90,7 @@ WIDE = {
     "lists": "[" * 200 + "]" * 200 + " == " + "[" * 200 + "]" * 200,
     "elements": "[" + ", ".join(["1"] * 3000) + "].size() == 3000",
     "signs": "!" * 10_000 + "true",
-    "comparisons of unknown types": " && ".join(["[] == []"] * 800),
+    "comparisons of unknown types": " && ".join(["[] == []"] * 400),
 }
 
 

@@ -1,5 +1,6 @@
 """Whole commands against fixed answers: their requests, output and exit status."""
 
+import gc
 import json
 import os
 import shlex
@@ -14,7 +15,8 @@ import yaml
 
 from builders import Json, pod_json, reservation_json
 from tidelock import __version__
-from tidelock.cli.main import COMMANDS, complete, main, make_app
+from tidelock.cli.app import COMMANDS, make_app
+from tidelock.cli.main import complete, main
 from tidelock.kube.client import NODES, PODS, RESERVATIONQUOTES, RESERVATIONS, WATERLEVELS
 from tidelock.kube.lease import LEASES
 from unit.cli.quotes import FITS, LATER, quote_json
@@ -57,6 +59,12 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
     assert told.err.startswith("error: ")
     assert told.err.count("\n") == 1, told.err
     return told.err
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("lint", "--offline", "-f", "/none")])
+def test_the_search_for_garbage_is_on_after_a_command(arguments: tuple[str, ...]) -> None:
+    run(*arguments)
+    assert gc.isenabled()
 
 
 def test_status_lists_the_namespace_of_the_context(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelock.cli.main import COMMANDS
+from tidelock.cli.app import COMMANDS
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from unit.cli.scenes import active_json
 from unit.cli.server import listed, serving
@@ -26,14 +26,14 @@ def imported_by(program: str) -> set[str]:
 
 
 def test_help_needs_no_command() -> None:
-    told = imported_by("from tidelock.cli.main import make_app; make_app()")
+    told = imported_by("from tidelock.cli.app import make_app; make_app()")
     assert not told & {"aiohttp", "kubernetes", "numpy", "pydantic", "rich", "yaml", "asyncio"}
 
 
 @pytest.mark.parametrize("command", ["status", "reserve", "commit", "approve", "timeline"])
 def test_a_quick_command_needs_no_scheduler(command: str) -> None:
     assert command in COMMANDS
-    told = imported_by(f"import tidelock.cli.main, tidelock.cli.{command}")
+    told = imported_by(f"import tidelock.cli.app, tidelock.cli.{command}")
     assert not told & {"aiohttp", "kopf", "kubernetes", "matplotlib", "numpy", "rich", "textual"}
     assert not any(name.startswith("tidelock.scheduler") for name in told)
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 import yaml
 
-from tidelock.cli.main import make_app
+from tidelock.cli.app import make_app
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "docs" / "examples" / "k9s"

@@ -18,6 +18,7 @@ LEVELS: list[Json] = [
             "nodesMeasured": 3,
             "nodesStale": 1,
             "nodesMissing": 0,
+            "tide": "night",
             "sampledAt": format_instant(NOW),
             "conditions": [
                 condition("Ready", "True", "Measured"),

@@ -10,8 +10,8 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from builders import NOW, Json, level, node
-from tidelock.cli.top_app import NamespaceView, Top
-from tidelock.cli.top_tables import TopState
+from tidelock.cli.top_app import NamespaceView, Pane, Top
+from tidelock.cli.top_tables import BAR_SIGNS, TopState
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import Resources, parse_resources
@@ -216,6 +216,18 @@ async def test_the_selection_stays_with_its_object() -> None:
         app.look()
         await pilot.press("enter")
         await until_shown(pilot, "Node worker-3")
+
+
+async def test_the_selected_row_is_reversed_except_for_its_bar() -> None:
+    """A reversed bar showed its used part as empty."""
+    app = screen(Scene(world()))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        drawn = [
+            (BAR_SIGNS.issuperset(segment.text), bool(segment.style and segment.style.reverse))
+            for segment in app.query(Pane).first().render_line(1)
+        ]
+    assert set(drawn) == {(True, False), (False, True)}
 
 
 async def test_enter_in_an_empty_table_shows_nothing() -> None:

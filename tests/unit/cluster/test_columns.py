@@ -305,3 +305,16 @@ def test_columns_grow_a_few_at_a_time() -> None:
     assert [of(columns, columns.allocatable, f"node-{n}")[f"example.com/r-{n}"] for n in range(100)] == [
         1
     ] * 100
+
+
+def test_all_nodes_count_as_changed_when_devices_begin_to_provide_a_resource() -> None:
+    columns = Columns()
+    columns.put(node("node-a"))
+    columns.put(node("node-b"))
+    clock, version = columns.clock, columns.version
+    columns.back([GPU])
+    assert columns.changed(clock).tolist() == [0, 1]
+    assert columns.version > version
+    clock = columns.clock
+    columns.back([GPU])
+    assert columns.clock == clock

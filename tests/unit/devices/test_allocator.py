@@ -321,7 +321,7 @@ def test_expensive_expressions_are_evaluated_further_at_the_next_attempt() -> No
     def compile_expensive(expression: str) -> CompiledSelector:
         def matches(driver: str, device: Device) -> tuple[bool, int]:
             evaluated.append(f"{driver}/{device.name}")
-            return device.name == "d7", 1_000_000
+            return device.name == "d7", 998_000
 
         assert expression
         return matches
@@ -339,3 +339,27 @@ def test_expensive_expressions_are_evaluated_further_at_the_next_attempt() -> No
     solution, _ = allocator.allocate(prepared, devices)
     assert solution is not None
     assert len({*evaluated}) == len(evaluated) == 8
+
+
+def test_long_expressions_are_compiled_one_by_one_over_several_attempts() -> None:
+    compiled: list[str] = []
+
+    def compile_slowly(expression: str) -> CompiledSelector:
+        compiled.append(expression)
+        return lambda _driver, _device: (True, 1)
+
+    pools = ResourcePools()
+    pools.put(None, device_slice("s", "d0"))
+    devices = pools.of(node("node-a"))
+    selection = DeviceSelection(compile_slowly)
+    allocator = DeviceAllocator(AllocatedState(), selection)
+    long = [letter * 10_000 for letter in "abc"]
+    prepared = [prepare(resource_claim("c", request("r", wanting("short", *long, "last"))), CLASSES.get)]
+    for attempts in range(1, 3):
+        with pytest.raises(SearchLimitError):
+            allocator.allocate(prepared, devices)
+        assert compiled == ["short", *long][: attempts + 1]
+        selection.begin()
+    solution, _ = allocator.allocate(prepared, devices)
+    assert solution is not None
+    assert compiled == ["short", *long, "last"]

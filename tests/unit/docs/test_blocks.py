@@ -20,7 +20,7 @@ import typer.main
 from documents import PAGES, ROOT, Block, Command, Kind, blocks, commands, kind_of, objects, sentences
 from played import reason
 from tidelock import main as tidelock
-from tidelock.cli.main import make_app
+from tidelock.cli.app import make_app
 from tidelock.framework.config import read_configuration
 from tidelock.framework.installed import load_plugins
 from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION

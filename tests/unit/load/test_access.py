@@ -1,11 +1,12 @@
 import base64
 import ssl
+from pathlib import Path
 
 import pytest
 
 from devcluster.keys import make_keys
 from tidelock.kube.errors import Forbidden
-from tidelock.load.access import SecretAccess
+from tidelock.load.access import SecretAccess, folder_access
 from tidelock.load.source import SourceError, Trouble
 from tidelock.model.api.water_level import SecretReference
 from unit.load.patches import PatchApi
@@ -85,3 +86,23 @@ async def test_a_forbidden_secret_is_an_error_that_names_it() -> None:
     api.faults.append(Forbidden("no", status=403))
     with pytest.raises(SourceError, match="Secret monitoring/login: 403: no"):
         await SecretAccess(api, REFERENCE)()
+
+
+def test_a_folder_has_the_credentials_of_a_secret(tmp_path: Path, certificate: str) -> None:
+    (tmp_path / "username").write_text("me\n")
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    (tmp_path / "ca.crt").write_text(certificate)
+
+    access = folder_access(tmp_path)
+
+    assert access.headers == {
+        "Authorization": "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
+    }
+    assert isinstance(access.tls, ssl.SSLContext)
+
+
+def test_a_folder_without_credentials_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="expected the key token") as refused:
+        folder_access(tmp_path)
+
+    assert refused.value.trouble is Trouble.UNAUTHENTICATED

@@ -7,7 +7,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tidelock.load.prometheus import Access, PrometheusSource, PromQlQueries, anonymous_access
+from tidelock.load.prometheus import PrometheusSource, PromQlQueries
+from tidelock.load.promql import Access, anonymous_access
 from tidelock.load.source import SourceError, Trouble, Use, UseReading
 from tidelock.model.meta import Key
 

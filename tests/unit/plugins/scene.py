@@ -42,6 +42,7 @@ class Scene:
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
+        self.objects.device_classes.on_backing(self.columns.back)
         self.objects.reservation_quotas.upsert(None, quota())
         self.ledger = Ledger(self.columns, quotas=Quotas(self.objects.reservation_quotas, Lister()))
         self.measurements = Measurements()

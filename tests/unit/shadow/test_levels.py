@@ -5,9 +5,11 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from builders import NAMESPACE, NOW
+from builders import NAMESPACE, NOW, level
 from tidelock.load.source import Use, UseReading
 from tidelock.model.meta import Key
+from tidelock.model.usage_annotations import NODE_LEVEL
+from tidelock.shadow.capacity_sections import evenness as evenness_section
 from tidelock.shadow.results import EvennessResults
 from unit.shadow.trace import Trace
 
@@ -111,6 +113,23 @@ def test_with_measurements_the_profile_decides_by_water_level() -> None:
     assert decisions.examples[-1].profile_node == "a"
     assert decisions.points["WaterLevelBalance"] > 0
     assert decisions.decisive == {"WaterLevelBalance": 1}
+
+
+def test_without_a_source_the_profile_decides_by_the_annotations_of_nodes() -> None:
+    """An operator beside the run has measured the nodes. Requests favour node b, and measured use node a."""
+    levels = {"a": level(5.0), "b": level(70.0)}
+    trace = Trace({name: {"cpu": "8", "annotations": {NODE_LEVEL: levels[name]}} for name in "ab"})
+    trace.create("idle", "4")
+    trace.bind("idle", "a")
+    trace.create("new", "1")
+    trace.bind("new", "b")
+    trace.at(5)
+
+    results = trace.results
+    assert results.decisions.examples[-1].profile_node == "a"
+    assert results.decisions.decisive == {"WaterLevelBalance": 1}
+    told = "Decisions followed the water levels in the annotations of 2 of 2 nodes."
+    assert any(told in each for each in evenness_section(results).findings)
 
 
 def test_a_stale_measurement_is_no_level() -> None:

@@ -42,6 +42,12 @@ def parsed(results: ShadowResults) -> ET.Element:
     return ET.fromstring(text.partition("\n")[2])  # noqa: S314 -- made here
 
 
+def test_charts_end_with_the_run(results: ShadowResults) -> None:
+    """The look at the end of the last minute was drawn in an eleventh one."""
+    assert (results.timeline.width, results.run.watched_seconds) == (60.0, 600.0)
+    assert {len(sums) for sums in results.timeline.series.values()} == {10}
+
+
 def test_the_docs_show_the_example_as_it_is_printed(results: ShadowResults) -> None:
     (shown,) = (block.text for block in page_blocks(DOCS) if block.text.startswith("$ tidelock shadow --for"))
     assert shown.partition("\n")[2] == printed(results)

@@ -16,14 +16,14 @@ from tidelock.simulation.measuring import (
     MetricsTiming,
 )
 from tidelock.simulation.policies import POLICIES, SimulatedPolicy
-from tidelock.simulation.world import SimulatedWorld
-from tidelock.simulation.worlds import Setting, synthetic_load, world_of
+from tidelock.simulation.world import SimulatedWorkload, SimulatedWorld
+from tidelock.simulation.worlds import Setting, machine, synthetic_load, world_of
 from unit.simulation.small import HOUR, world
 
 _COVERED = [
     name
     for name, policy in POLICIES.items()
-    if ArrayScheduler.covers(policy, NO_FAULTS) and policy.rule is None
+    if ArrayScheduler.covers(policy, NO_FAULTS) and not policy.for_arrays_only
 ]
 
 
@@ -94,6 +94,23 @@ def test_both_decide_alike_within_limits_of_use() -> None:
     assert not np.array_equal(quick.node, both(mixed(), policy)[0].node)
 
 
+def test_both_decide_alike_while_tides_come_and_go() -> None:
+    policy = POLICIES["shipped"]
+    tide = {
+        "name": "ebb",
+        "start": "20 8 * * *",
+        "end": "40 9 * * *",
+        "target": {"mode": "Static", "percent": 70},
+        "overloadLimits": {"cpuPercent": 35},
+        "weightPercent": 50,
+    }
+    tidal = replace(policy, water_level={"tides": [tide]})
+    quick, whole = both(mixed(), tidal)
+
+    assert np.array_equal(quick.node, whole.node)
+    assert not np.array_equal(quick.node, both(mixed(), policy)[0].node)
+
+
 def test_pods_wait_alike_for_capacity() -> None:
     setting = Setting(nodes=12, cores=(3, 5), workloads=12, fill=0.97, life=HOUR, steps=24)
     of = world_of("tight", synthetic_load(100, 24, 3), setting, 3)
@@ -108,3 +125,29 @@ def test_pods_wait_alike_for_capacity() -> None:
 def test_other_faults_need_the_whole_scheduler(fault: str) -> None:
     assert not ArrayScheduler.covers(POLICIES["water-level"], FAULTS[fault])
     assert not ArrayScheduler.covers(POLICIES["load-aware"], NO_FAULTS)
+
+
+def test_a_policy_with_foresight_goes_by_the_use_that_is_to_come() -> None:
+    """Two pods swap their loads after an hour, and a third pod arrives shortly before."""
+    hour, size = 12, 8_000
+    calm, busy = np.full(hour, 500.0), np.full(hour, 4_000.0)
+    of = SimulatedWorld(
+        title="swap",
+        machines=(machine("node-0", 16), machine("node-1", 16)),
+        workloads=tuple(SimulatedWorkload(f"app-{each}", 1_000, size, size) for each in range(3)),
+        workload=np.arange(3),
+        arrives=np.array([0.0, 0.0, HOUR - 10]),
+        lives=np.full(3, np.inf),
+        cpu=np.stack([np.concatenate(parts) for parts in ((calm, busy), (busy, calm), (busy, busy))]).astype(
+            np.float32
+        ),
+        memory=np.zeros(3),
+    )
+
+    def beside(policy: str) -> int:
+        """Return which of the two the third one joins."""
+        nodes = Simulation(of, POLICIES[policy], timing=DEFAULT_METRICS).run().node.tolist()
+        return int(nodes[:2].index(nodes[2]))
+
+    assert [beside("water-level"), beside("least-pod-sums")] == [0, 0]
+    assert [beside("water-level-foreseen"), beside("least-pod-sums-foreseen")] == [1, 1]

@@ -6,6 +6,7 @@ import pytest
 from tidelock.main import main
 
 _SMALL = ("--nodes", "4", "--workloads", "6", "--steps", "38", "--fill", "0.4")
+_PAST = ("--from-prometheus", "http://127.0.0.1:9")
 _PNG = b"\x89PNG"
 
 
@@ -27,6 +28,17 @@ def test_policies_are_compared_in_a_table_a_file_and_pictures(
     assert f"{told['policies']['default']['spread']:.2f}" in printed
     for name in ("spread.png", "nodes.png"):
         assert (pictures / name).read_bytes().startswith(_PNG)
+
+
+def test_policies_are_compared_by_day(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "out.json"
+    days = ["--nodes", "3", "--workloads", "4", "--steps", "620", "--life-hours", "24", "--json", str(file)]
+
+    assert main(["simulate", *days, "--policies", "random,default"]) == 0
+
+    of = json.loads(file.read_text())["by_day"]["random"]
+    line = f"random leaves {of['mean']:.2f} ({of['low']:.2f} to {of['high']:.2f}) of the deviation of default"
+    assert line in capsys.readouterr().out
 
 
 def test_the_whole_scheduler_gives_the_same_results(tmp_path: Path) -> None:
@@ -73,12 +85,19 @@ def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFi
         (["--policies", "best"], "--policies: 'best' is not one of random, default"),
         (["--policies", "random,random"], "--policies: 'random,random' names a policy twice"),
         (["--wander", "-1"], "wander: -1.0 should be from 0 to inf"),
-        (["--interval", "70"], "interval: 70 should divide a step of 300 seconds"),
-        (["--policies", "least-used", "--whole-scheduler"], "least-used: no plugin has the rule"),
+        (["--interval", "70"], "interval: 70 should divide 300 seconds"),
+        (["--policies", "least-used", "--whole-scheduler"], "least-used: no plugin decides"),
         (["--nodes", "0"], "nodes: 0 should be more than 0"),
-        (["--steps", "5"], "synthetic: 5 steps of five minutes are no longer than the warm-up of 36"),
+        (["--steps", "5"], "synthetic: 5 steps of 300 s are no longer than the warm-up of 36"),
         (["--openb-pods", "x.csv"], "--openb-nodes and --openb-pods belong together"),
         (["--load", "/nowhere/x.csv"], "/nowhere/x.csv: [Errno 2]"),
+        ([*_PAST, "--load", "x.csv"], "--from-prometheus and --load exclude each other"),
+        ([*_PAST, "--step", "5"], "--step: '5' should be a duration"),
+        ([*_PAST, "--step", "90s"], "interval: 60 should divide 90 seconds"),
+        ([*_PAST, "--until", "monday"], "--until: Invalid isoformat string: 'monday'"),
+        ([*_PAST, "--days", "0"], "--days: 0 days should have at least a step of 300 s"),
+        ([*_PAST, "--login", "/nowhere"], "/nowhere: expected the key token"),
+        (_PAST, "Cannot connect to host 127.0.0.1:9"),
     ],
 )
 def test_invalid_input_is_reported_in_one_line(

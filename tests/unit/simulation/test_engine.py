@@ -10,6 +10,7 @@ import pytest
 from tidelock.plugins.registry import BUILTINS
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from tidelock.simulation.engine import NOT_PLACED, Simulation, whole_scheduler
+from tidelock.simulation.measuring import DEFAULT_METRICS
 from tidelock.simulation.policies import POLICIES, TELLING
 from tidelock.simulation.results import figures
 from tidelock.simulation.world import STEP, SimulatedWorld
@@ -28,6 +29,23 @@ def test_a_random_policy_depends_on_the_seed() -> None:
     one, other = (Simulation(world(), POLICIES["random"], seed).run() for seed in (1, 2))
 
     assert not np.array_equal(one.node, other.node)
+
+
+@pytest.mark.parametrize("policy", ["default", "water-level"])
+def test_shorter_steps_of_the_same_load_change_nothing(policy: str) -> None:
+    of = world()
+    minutes = replace(of, cpu=np.repeat(of.cpu, 5, axis=1), step=STEP / 5)
+
+    long, short = (Simulation(each, POLICIES[policy], timing=DEFAULT_METRICS).run() for each in (of, minutes))
+
+    assert np.array_equal(long.node, short.node)
+    assert np.array_equal(long.bound, short.bound)
+    assert np.allclose(long.cpu, short.cpu.reshape(len(long.cpu), 5, -1).mean(axis=1))
+
+
+def test_a_step_is_a_whole_number_of_intervals() -> None:
+    with pytest.raises(ValueError, match=r"^interval: 300 should divide 60 seconds"):
+        Simulation(replace(world(), step=60.0), POLICIES["default"])
 
 
 def test_no_node_is_overcommitted() -> None:

@@ -6,6 +6,7 @@ from tidelock.framework.measured_use import Level
 from tidelock.simulation.level_rules import (
     Figure,
     LevelRule,
+    gains_of_moves,
     least_used_scores,
     least_variance_scores,
 )
@@ -47,3 +48,18 @@ def test_figures_count_by_their_weights(rule: LevelRule) -> None:
     both = rule([figure(5.0, weight=0.75), figure(2.0, weight=0.25)], 4)
 
     assert both == pytest.approx(0.75 * one + 0.25 * other)
+
+
+def test_the_gain_of_a_move_is_half_of_the_fall_of_the_variance_times_the_nodes() -> None:
+    level, per_unit = np.array([60.0, 20.0, 35.0]), np.array([4.0, 4.0, 8.0])
+    use, rows = np.array([2.5, 1.0]), np.array([0, 2])
+
+    gains = gains_of_moves(level, per_unit, use, rows)
+
+    for pod, row in np.ndindex(gains.shape):
+        after = level.copy()
+        after[rows[pod]] -= use[pod] * per_unit[rows[pod]]
+        after[row] += use[pod] * per_unit[row]
+        if row != rows[pod]:
+            assert gains[pod, row] == pytest.approx(3 * (level.var() - after.var()) / 2)
+    assert gains[0, 1] == pytest.approx(10 * (60 - 20 - 10))

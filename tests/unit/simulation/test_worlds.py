@@ -5,11 +5,14 @@ import numpy as np
 import pytest
 
 from tidelock.simulation.traces import MEBIBYTE, TracedPod
-from tidelock.simulation.world import STEP, SimulatedWorld
+from tidelock.simulation.world import STEP, SimulatedWorld, reordered
 from tidelock.simulation.worlds import (
+    STEPS_A_DAY,
     LoadShape,
+    NightWork,
     Setting,
     burst_world,
+    day_and_night_world,
     machine,
     mean_level,
     openb_world,
@@ -241,3 +244,29 @@ def test_synthetic_load_has_its_shape() -> None:
 def test_impossible_shapes_are_refused(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"^{field}: "):
         Setting(**{field: value})  # type: ignore[arg-type]
+
+
+def test_a_world_in_another_order_has_the_same_pods() -> None:
+    world = burst_world(2, 3, at=600.0, steps=4)
+    order = np.arange(world.pods)[::-1]
+    other = reordered(world, order)
+
+    assert other.arrives.tolist() == world.arrives[::-1].tolist()
+    assert np.array_equal(other.cpu[order], world.cpu)
+    assert other.workload.tolist() == world.workload[::-1].tolist()
+
+
+def test_night_work_comes_at_night_and_services_are_used_by_day() -> None:
+    setting = Setting(nodes=2, workloads=4, steps=2 * STEPS_A_DAY, life=7 * 86_400, fill=0.3)
+    night = NightWork(jobs=30, kinds=3)
+    of = day_and_night_world(setting, night, starts=8.0, seed=0)
+    jobs = of.workload >= setting.workloads
+    created = (8 + of.arrives[jobs] / 3600) % 24
+
+    assert jobs.sum() == 2 * night.jobs
+    assert ((created >= 22) | (created < 2)).all()
+    assert {each.cpu for each in of.workloads[setting.workloads :]} == {night.request}
+    hours = (8 + np.arange(of.steps) / 12) % 24
+    by_day, by_night = (of.cpu[~jobs][:, part].mean() for part in ((hours > 12) & (hours < 16), hours < 4))
+    assert by_day > 2 * by_night
+    assert (of.cpu[jobs] <= 0.5 * night.limit).all()

@@ -1,4 +1,6 @@
-"""Devices by node, and the devices that claims hold or will hold."""
+"""Devices by node, those that claims hold or will hold, and the classes that back extended resources."""
+
+from collections.abc import Callable, Iterable
 
 from tidelock.cluster.assume_cache import AssumeCache
 from tidelock.cluster.index.reserved_devices import ReservedDevices
@@ -6,7 +8,7 @@ from tidelock.cluster.lister import Lister
 from tidelock.devices.allocated import AllocatedState
 from tidelock.devices.change_log import ChangeLog
 from tidelock.devices.pools import ResourcePools
-from tidelock.model.devices import PoolId, ResourceSlice
+from tidelock.model.devices import DeviceClass, PoolId, ResourceSlice
 from tidelock.model.resource_claims import AllocationResult, ResourceClaim
 
 
@@ -34,6 +36,32 @@ class ResourceSlices(Lister[ResourceSlice]):
             super().remove(known)
 
 
+class DeviceClasses(Lister[DeviceClass]):
+    """All classes of devices.
+
+    Attributes:
+        by_resource: the class of each extended resource that devices can provide.
+
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_resource: dict[str, DeviceClass] = {}
+        self.on_change(self._index)
+
+    def on_backing(self, listener: Callable[[Iterable[str]], None]) -> None:
+        """Call a function after each change of a class with the resources that devices can provide."""
+        self.on_change(lambda _old, _new: listener(self.by_resource))
+
+    def _index(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
+        """Find the class of each resource. Of several the newest counts, and of those the first by name."""
+        found: dict[str, DeviceClass] = {}
+        for each in sorted(self.all(), key=lambda each: (-each.meta.created, each.meta.name)):
+            for resource in each.extended_resources:
+                found.setdefault(resource, each)
+        self.by_resource = found
+
+
 class ResourceClaims(Lister[ResourceClaim]):
     """All claims, with allocations that are decided and that the API server does not show yet.
 
@@ -42,6 +70,7 @@ class ResourceClaims(Lister[ResourceClaim]):
         reserved: the devices that reservations hold.
         allocated: the devices in use by any of these.
         changes: the pools with devices that have come into use, or out of it.
+        of_extended_resources: the claims that a scheduler has made, by the uid of their pods.
 
     """
 
@@ -50,6 +79,7 @@ class ResourceClaims(Lister[ResourceClaim]):
         self.allocated = AllocatedState()
         self.changes: ChangeLog[PoolId] = ChangeLog()
         self.reserved = ReservedDevices(self._count)
+        self.of_extended_resources: dict[str, ResourceClaim] = {}
         self.on_change(self._changed_claim)
         self.in_flight: AssumeCache[ResourceClaim, AllocationResult] = AssumeCache(
             self, lambda claim: claim.allocation, self._count
@@ -66,6 +96,10 @@ class ResourceClaims(Lister[ResourceClaim]):
             super().remove(known)
 
     def _changed_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if old is not None and (uid := old.extended_resources_of):
+            self.of_extended_resources.pop(uid, None)
+        if new is not None and (uid := new.extended_resources_of):
+            self.of_extended_resources[uid] = new
         before = None if old is None else old.allocation
         after = None if new is None else new.allocation
         if before == after:

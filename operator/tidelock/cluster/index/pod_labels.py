@@ -64,12 +64,12 @@ class PodLabels:
         slot = self._slot_of[pod.uid] = self._free_slot()
         self._there[slot] = occupant
         self._deleted[slot] = pod.metadata.deletion_timestamp is not None
-        self._namespaces.put(slot, pod.meta.namespace)
-        self._nodes.put(slot, occupant.node_name)
+        self._put(self._namespaces, slot, pod.meta.namespace)
+        self._put(self._nodes, slot, occupant.node_name)
         for key, value in pod.meta.labels.items():
             self._bearers[key] += 1
             if (coded := self._coded.get(key)) is not None:
-                coded.put(slot, value)
+                self._put(coded, slot, value)
 
     def displace(self, occupant: LabelledPod) -> None:
         """Forget a pod."""
@@ -138,6 +138,12 @@ class PodLabels:
         if len(self._coded) > _KEYS:
             del self._coded[next(iter(self._coded))]
         return self._renewed(coded)
+
+    def _put(self, coded: "_Coded", slot: int, value: str) -> None:
+        """Code a value of a pod. Values that no pod has any more are forgotten, even if no query comes."""
+        coded.put(slot, value)
+        if len(coded.code_of) > 2 * len(self._there) + _SPARE_VALUES:
+            coded.take(self._there)
 
     def _renewed(self, coded: "_Coded") -> "_Coded":
         """Code all pods, if that has not been done, or for values that no pod has any more."""

@@ -173,13 +173,18 @@ class NodeRequests:
         if now < self._resting.get(key, 0.0):
             return None
         pod, profile, entry = asker
+        groups = self._decider.ledger.groups
         found: set[str] | None = None
         about = (PODS, pod.meta) if entry is None else (RESERVATIONS, entry.reservation.meta)
         with self._isolation.attempt("node request", *about) as attempt:
             own = None if entry is None else (entry,)
             with self._pipeline.evaluate(profile, pod, now, own=own) as evaluation:
                 result = evaluation.filter()
-                if evaluation.rejection is None and not result.fits.any():
+                # A member of a group may fit alone. The autoscaler counts that node for one of the members.
+                needs_more = not result.fits.any() or (
+                    entry is not None and groups.awaited(entry) is not None
+                )
+                if evaluation.rejection is None and needs_more:
                     found = set(_ruled_out_by_reservations(result, evaluation.snapshot))
         self._resting[key] = now + attempt.pause
         return found

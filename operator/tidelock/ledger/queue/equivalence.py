@@ -73,6 +73,13 @@ class EquivalenceClasses:
             del self._classes[key.namespace]
         return True
 
+    def alike(self, key: Key) -> list[ReservationInfo]:
+        """Return the class of a reservation with all its members, or nothing if it is not there."""
+        if key not in self._demands:
+            return []
+        demand, _ = self._demands[key]
+        return [entry for _, entry in self._classes[key.namespace][demand]]
+
     def take_first(self, namespace: str) -> list[ReservationInfo]:
         """Take out the first reservation of each class of a namespace."""
         classes = self._classes[namespace].values() if namespace in self._classes else ()

@@ -7,15 +7,15 @@ smallest as high as possible, which is dominant resource fairness (Ghodsi et al.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
-from operator import itemgetter
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.reservation_info import Order, ReservationInfo
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.quantities import Resources
 
 _Totals = npt.NDArray[np.float64]
@@ -47,26 +47,45 @@ class FairShares:
         The next reservation of a namespace comes when the namespace has the smallest share, with all its
         reservations before that one. So they are sorted by priority, then by that share, then by age.
         """
-        queues: defaultdict[str, list[tuple[Order, ReservationInfo]]] = defaultdict(list)
-        for entry in entries:
-            queues[entry.key.namespace].append((entry.order, entry))
-        ranked, totals = [], self._cluster_row()
-        for namespace, queue in queues.items():
-            queue.sort(key=itemgetter(0))
-            shares = self._shares_before(namespace, [entry for _, entry in queue], totals)
-            ranked += [
-                ((order[0], share, order), entry) for (order, entry), share in zip(queue, shares, strict=True)
-            ]
-        ranked.sort(key=itemgetter(0))
-        return [entry for _, entry in ranked]
+        queue = list(entries)
+        for _ in self.sort(queue):
+            pass
+        return queue
 
-    def _shares_before(self, namespace: str, queue: list[ReservationInfo], totals: _Totals) -> list[float]:
-        """Return the share that a namespace has at the turn of each of its reservations."""
-        columns = self._columns
-        asked = np.array([columns.vector(entry.reservation.requests) for entry in queue])
-        before = asked.cumsum(axis=0) - asked + columns.vector(self._quotas.used(namespace).reserved)
-        shares: list[float] = ((before / totals).max(axis=1) / self._quotas.weight(namespace)).tolist()
-        return shares
+    def sort(self, queue: list[ReservationInfo]) -> Iterator[None]:
+        """Sort reservations as `in_order` does, in two slices. Each takes up to 10 ms with 10,000."""
+        queue.sort(key=attrgetter("order"))
+        yield
+        vector, used = self._columns.vector, self._quotas.used
+        asked = np.array([vector(entry.reservation.requests) for entry in queue])
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        for place, entry in enumerate(queue):
+            places[entry.key.namespace].append(place)
+        totals, shares = self._cluster_row(), np.zeros(len(queue))
+        for namespace, rows in places.items():
+            theirs = asked[rows]
+            before = theirs.cumsum(axis=0) - theirs + vector(used(namespace).reserved)
+            shares[rows] = (before / totals).max(axis=1) / self._quotas.weight(namespace)
+        # A stable sort, so what remains equal stays sorted by age.
+        ranked = np.lexsort((shares, np.array([-entry.priority for entry in queue])))
+        queue[:] = [queue[place] for place in ranked.tolist()]
+        yield
+
+    def first(self, entries: Iterable[ReservationInfo]) -> ReservationInfo | None:
+        """Return the first reservation of the order, or None without any.
+
+        It is also the first of its namespace, so the present shares decide.
+        """
+        firsts: dict[str, ReservationInfo] = {}
+        for entry in entries:
+            known = firsts.get(entry.key.namespace)
+            if known is None or entry.order < known.order:
+                firsts[entry.key.namespace] = entry
+        return min(
+            firsts.values(),
+            key=lambda entry: (-entry.priority, self.of(entry.key.namespace), entry.order),
+            default=None,
+        )
 
     def _cluster_row(self) -> _Totals:
         """Return the sums over all nodes by column, infinite for a resource that no node has."""

@@ -5,11 +5,13 @@ namespace as it is, so the next of that namespace comes sooner than published. I
 which of them fit.
 
 Positions change with each reservation that comes or goes, and each published position is a write. So they
-are computed at most once a second. Each reservation gets a new one at most every ten seconds, and a limited
-number of reservations gets one each second.
+are computed at most once a second, in slices, and only after a change. Each reservation gets a new one at
+most every ten seconds, and a limited number of reservations gets one each second.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from math import inf
 
 from tidelock.ledger.capacity.forecast import Forecast
 from tidelock.ledger.queue.fair_share import FairShares
@@ -19,6 +21,7 @@ from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 
 # Seconds between two computations of at most this many positions. More take longer: 10,000 take 20 ms.
+# Changed positions are published as often.
 _PAUSE = 1.0
 _COMPUTED_A_SECOND = 2000
 
@@ -50,48 +53,81 @@ class QueuePositions:
         self._shares = shares
         self._forecast = forecast
         self._publish = publish
-        self._next = 0.0  # by the steady clock of the waiting reservations
+        self._slices: Iterator[None] | None = None  # the computation that is under way
+        self._incomplete = False  # so it is after a failure, too
+        self._length = 0  # of the queue
+        # Changed positions, those first that were published the longest time ago.
+        self._news: deque[tuple[ReservationInfo, int]] = deque()
+        self._compute_from = self._publish_from = 0.0  # by the steady clock of the waiting reservations
 
     @property
     def due(self) -> float | None:
-        """When positions must be computed again, or None if nothing has changed."""
-        return (
-            self._waiting_reservations.steady.instant(self._next)
-            if self._waiting_reservations.positions_changed
-            else None
-        )
+        """When positions must be computed or published, or None if all published ones hold."""
+        instants = [self._compute_from] if self._outdated else []
+        if self._news:
+            instants.append(self._publish_from)
+        return self._waiting_reservations.steady.instant(min(instants)) if instants else None
 
     def in_order(self) -> list[ReservationInfo]:
         """Return the tried reservations that wait for their first capacity, in the order of the queue."""
+        return self._shares.in_order(self._tried())
+
+    def _tried(self) -> list[ReservationInfo]:
         waiting = self._waiting_reservations.waiting.values()
-        return self._shares.in_order(
-            [entry for entry in waiting if entry.tried and entry.phase is Phase.PENDING]
-        )
+        return [entry for entry in waiting if _has_position(entry)]
 
     def renew(self, now: float) -> None:
-        """Compute the positions if that is due, and publish those that have changed."""
+        """Do a slice of the computation if that is due, or publish some changed positions."""
         if self.due is None or now < self.due:
             return
-        queue, at = self.in_order(), self._waiting_reservations.steady.at(now)
-        pause = max(_PAUSE, len(queue) / _COMPUTED_A_SECOND)
-        news = list(_news(queue))
-        due = [
-            (entry, position)
-            for entry, position in news
-            if at >= entry.positioned_at + self._waiting_reservations.renewal
-        ]
-        due.sort(key=lambda each: each[0].positioned_at)
-        published = due[: int(pause * RENEWALS_A_SECOND)]
-        forecast = self._forecast(now) if published else None
-        for entry, position in published:
-            start = None if forecast is None else _estimate(entry, forecast)
-            published_position = QueuePosition(position, len(queue), start)
+        at = self._waiting_reservations.steady.at(now)
+        if self._outdated and at >= self._compute_from:
+            slices, self._slices = self._slices or self._compute(at), None
+            for _ in slices:
+                self._slices = slices
+                return
+        if self._news and at >= self._publish_from:
+            self._publish_some(now, at)
+
+    @property
+    def _outdated(self) -> bool:
+        """Whether positions must be computed, or are being computed, or that has failed."""
+        return self._waiting_reservations.positions_changed or self._incomplete
+
+    def _compute(self, at: float) -> Iterator[None]:
+        """Compute all positions, in slices. A change in between counts for the next computation."""
+        self._waiting_reservations.positions_changed, self._incomplete = False, True
+        self._news.clear()
+        queue = self._tried()
+        for _ in self._shares.sort(queue):
+            if len(queue) > _COMPUTED_A_SECOND:
+                yield
+        self._length = len(queue)
+        self._news.extend(sorted(_news(queue), key=lambda each: each[0].positioned_at))
+        self._incomplete = False
+        self._compute_from = at + max(_PAUSE, len(queue) / _COMPUTED_A_SECOND)
+
+    def _publish_some(self, now: float, at: float) -> None:
+        """Publish the positions that were published the longest time ago, unless they are too new."""
+        forecast = self._forecast(now)
+        waiting, renewal = self._waiting_reservations.waiting, self._waiting_reservations.renewal
+        for _ in range(RENEWALS_A_SECOND):
+            if not self._news or at < self._news[0][0].positioned_at + renewal:
+                break
+            entry, position = self._news.popleft()
+            if waiting.get(entry.key) is not entry or not _has_position(entry):
+                continue  # it has left the queue since the computation
+            new = QueuePosition(position, self._length, _estimate(entry, forecast))
             entry.positioned_at = at
-            if published_position != entry.queue_position:
-                entry.queue_position = published_position
+            if new != entry.queue_position:
+                entry.queue_position = new
                 self._publish(entry)
-        self._waiting_reservations.positions_changed = len(published) < len(news)
-        self._next = at + pause
+        oldest = self._news[0][0].positioned_at if self._news else -inf
+        self._publish_from = max(at + _PAUSE, oldest + renewal)
+
+
+def _has_position(entry: ReservationInfo) -> bool:
+    return entry.tried and entry.phase is Phase.PENDING
 
 
 def waits_for_capacity(entry: ReservationInfo) -> bool:

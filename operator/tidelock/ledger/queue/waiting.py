@@ -108,6 +108,10 @@ class WaitingReservations:
         """Return whether a reservation waits until its quota allows more."""
         return entry.key in self._over_quota
 
+    def alike(self, entry: ReservationInfo) -> list[ReservationInfo]:
+        """Return a reservation, and the inadmissible ones that fit alike."""
+        return [entry, *self._inadmissible.alike(entry.key)]
+
     def mark_over_quota(self, entry: ReservationInfo) -> None:
         """Mark a reservation as over quota until its quota allows more capacity, or a longer life."""
         self._over_quota.put(entry)

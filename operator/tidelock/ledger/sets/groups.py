@@ -142,6 +142,11 @@ class Group:
             entry.group_committed = given
 
 
+def is_placed_together(group: Group) -> bool:
+    """Return whether the members that wait for capacity must get it in one step."""
+    return group.topology is not None or not group.complete
+
+
 class Groups:
     """All groups, as their members describe them.
 
@@ -172,6 +177,17 @@ class Groups:
         if not self._groups or membership is None:
             return None
         return self._groups.get(GroupKey(reservation.key.namespace, membership.name, membership.uid))
+
+    def awaited(self, entry: ReservationInfo) -> Group | None:
+        """Return the group with which a reservation must be placed, or None if it is placed alone."""
+        group = self.pending(entry)
+        return group if group is not None and is_placed_together(group) else None
+
+    def pending(self, entry: ReservationInfo) -> Group | None:
+        """Return the group in which a reservation waits for its first capacity."""
+        group = self.of(entry.reservation)
+        waits = group is not None and entry.key in group.members and entry.phase is Phase.PENDING
+        return group if waits else None
 
     def problem(self, reservation: Reservation) -> str:
         """Return why a new reservation can't be a member of the group that its spec names, or an empty text.

@@ -8,7 +8,7 @@ devices must not be given away as long as the API server may have them allocated
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,20 @@ import msgspec
 
 from tidelock.cluster.index.devices import ResourceClaims
 from tidelock.framework.api import Api
+from tidelock.framework.device_reports import DeviceReports
 from tidelock.kube.errors import ApiError, Conflict, TransientError
 from tidelock.model.instants import format_instant
-from tidelock.model.meta import Key
+from tidelock.model.meta import Key, controlled_by
 from tidelock.model.pods import Pod
 from tidelock.model.resource_claims import (
     FINALIZER,
+    FOR_EXTENDED_RESOURCES,
     AllocationResult,
     ResourceClaim,
     decode_resource_claim,
 )
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
+from tidelock.plugins.dynamic_resources.extended_resources import RequestMapping
 
 logger = logging.getLogger(__name__)
 
@@ -35,20 +38,37 @@ logger = logging.getLogger(__name__)
 _MOST_CONFLICTS = 5
 _MOST_LOST = 16
 _LONGEST_PAUSE = 5.0
+_FAILED, _TIMED_OUT = "device binding failed", "device binding timeout"
 # Longest time in seconds after which a claim is looked at again, for its time-out.
 _LONGEST_WAIT = 1.0
+
+
+@dataclass(slots=True)
+class OwnClaim:
+    """The claim for a pod's extended resources, which is created with the pod's binding.
+
+    Attributes:
+        claim: the claim, as it is stored once it is `created`.
+        mappings: the requests from which containers get their resources.
+
+    """
+
+    claim: ResourceClaim
+    mappings: Sequence[RequestMapping]
+    created: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReservedClaims:
     """The claims of a pod that is reserved on a node, and the allocations to write, by claim.
 
-    `at` is the time of the decision, in seconds since the epoch.
+    `at` is the time of the decision, in seconds since the epoch. `own` is the claim for extended resources.
     """
 
     claims: tuple[ResourceClaim, ...]
-    allocations: Mapping[Key, AllocationResult]
+    allocations: dict[Key, AllocationResult]
     at: float
+    own: OwnClaim | None = None
 
 
 class ClaimWriter:
@@ -58,19 +78,24 @@ class ClaimWriter:
         claims: all claims.
         api: writes to the API server.
         timeout: seconds within which devices must be ready.
+        reports: takes reports.
 
     """
 
-    def __init__(self, claims: ResourceClaims, api: Api | None, timeout: float) -> None:
+    def __init__(
+        self, claims: ResourceClaims, api: Api | None, timeout: float, reports: DeviceReports | None = None
+    ) -> None:
         self._claims = claims
         self._api = api
         self._timeout = timeout
+        self._reports = reports
         self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
         self._deallocating: dict[Key, int] = {}  # the resource versions that the writes replace
+        self._deleting: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         claims.on_change(self._changed)
 
-    async def bind(self, pod: Pod, reserved: ReservedClaims) -> str:
+    async def bind(self, pod: Pod, reserved: ReservedClaims, node_name: str) -> str:
         """Write all claims of a pod, and wait for their devices. Return the problem, or an empty text.
 
         Raises:
@@ -79,17 +104,30 @@ class ClaimWriter:
         """
         if self._api is None:
             raise RuntimeError("claims can't be written where decisions are only tried out")
-        allocated: dict[Key, int] = {}  # by resource version: the claims with devices to wait for
-        for claim in reserved.claims:
-            stored = claim
+        own, claims = reserved.own, reserved.claims
+        if own is not None:
+            claims = (*claims, await self._create(self._api, pod, reserved, own))
+        stored: list[ResourceClaim] = []
+        for claim in claims:
+            written = claim
             if not claim.reserved_by(pod.uid):
-                written = await self._write(self._api, claim, pod, reserved)
-                if isinstance(written, str):
-                    return written
-                stored = written
-            if stored.allocation is not None and stored.allocation.waits:
-                allocated[stored.key] = stored.meta.version
-        return await self._until_ready(allocated, reserved.at) if allocated else ""
+                outcome = await self._write(self._api, claim, pod, reserved)
+                if isinstance(outcome, str):
+                    return outcome
+                written = outcome
+            stored.append(written)
+        if own is not None:
+            await self._api.patch(_pod_status(pod), _mapped(pod, own), kind="strategic")
+        if not any(each.allocation is not None and each.allocation.waits for each in stored):
+            return ""
+        if self._reports is not None:
+            self._reports.waits(pod, node_name)
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        problem = await self._until_ready(stored, reserved.at)
+        if self._reports is not None:
+            self._reports.waited(pod, stored, _status(problem), loop.time() - start)
+        return problem
 
     def deallocate(self, claim: ResourceClaim) -> bool:
         """Take the devices of an unused claim away in the background, if writes are possible."""
@@ -100,9 +138,45 @@ class ClaimWriter:
             self._spawn(self._deallocate(self._api, claim))
         return True
 
+    def delete(self, claim: ResourceClaim) -> bool:
+        """Delete a claim for extended resources in the background, if writes are possible."""
+        if self._api is None:
+            return False
+        if claim.meta.uid not in self._deleting:
+            self._deleting.add(claim.meta.uid)
+            self._spawn(self._delete(self._api, claim))
+        return True
+
     def deallocating(self, claim: ResourceClaim) -> bool:
         """Return whether the devices of this version of a claim are being taken away."""
         return self._deallocating.get(claim.key) == claim.meta.version
+
+    async def _create(self, api: Api, pod: Pod, reserved: ReservedClaims, own: OwnClaim) -> ResourceClaim:
+        """Create the claim for extended resources. Its devices are in flight by its real name then."""
+        path = f"/apis/resource.k8s.io/v1/namespaces/{pod.meta.namespace}/resourceclaims"
+        succeeded = False
+        try:
+            created = decode_resource_claim(await api.create(path, _new_claim(pod, own.claim)))
+            succeeded = True
+        finally:
+            if self._reports is not None:
+                self._reports.created(succeeded=succeeded)
+        allocation = reserved.allocations[own.claim.key]
+        self._claims.in_flight.make(created.key, allocation, pod.uid)
+        self._claims.in_flight.release(own.claim.key, pod.uid)
+        reserved.allocations[created.key] = allocation
+        own.claim, own.created = created, True
+        return created
+
+    async def _delete(self, api: Api, claim: ResourceClaim) -> None:
+        body = {"metadata": {"uid": claim.meta.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+        try:
+            await api.patch(_path(claim.key), body, kind="strategic")
+            await api.delete(_path(claim.key), uid=claim.meta.uid)
+        except ApiError as error:  # the pod's next attempt tries it again
+            logger.info("no deletion", extra={"claim": str(claim.key), "error": str(error)})
+        finally:
+            self._deleting.discard(claim.meta.uid)
 
     async def _write(
         self, api: Api, claim: ResourceClaim, pod: Pod, reserved: ReservedClaims
@@ -132,8 +206,10 @@ class ClaimWriter:
         self._claims.in_flight.wrote(claim.key, claim.meta.version)
         return claim
 
-    async def _until_ready(self, versions: Mapping[Key, int], began: float) -> str:
-        """Wait until the conditions of all devices hold. Return the problem, or an empty text."""
+    async def _until_ready(self, stored: Iterable[ResourceClaim], began: float) -> str:
+        """Wait until the conditions of all devices of claims hold. Return the problem, or an empty text."""
+        waiting = (each for each in stored if each.allocation is not None and each.allocation.waits)
+        versions = {each.key: each.meta.version for each in waiting}
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         ends = loop.time() + self._timeout
         for key in versions:
@@ -161,20 +237,20 @@ class ClaimWriter:
         pending = False
         for key, version in versions.items():
             claim = self._claims.get(key.name, key.namespace)
-            if claim is None:
+            if claim is None and self._claims.in_flight.get(key) is None:
                 return f'could not find ResourceClaim "{key}"'
-            if claim.meta.version < version:
+            if claim is None or claim.meta.version < version:  # the write is not seen yet
                 pending = True
                 continue
             if claim.allocation is None:
                 return f"claim {key} got deallocated elsewhere in the meantime"
             state = readiness(claim, began, self._timeout)
             if state is Readiness.FAILED:
-                return f"device binding failed: claim={key.name}"
+                return f"{_FAILED}: claim={key.name}"
             pending |= state is not Readiness.READY
         if not pending:
             return ""
-        return f"device binding timeout: claim={min(versions).name}" if late else None
+        return f"{_TIMED_OUT}: claim={min(versions).name}" if late else None
 
     async def _deallocate(self, api: Api, claim: ResourceClaim) -> None:
         status = {"allocation": None, "reservedFor": None, "devices": None}
@@ -213,6 +289,47 @@ async def _write_once(
     return decode_resource_claim(await api.patch(_path(claim.key, "status"), body, kind="strategic"))
 
 
+def _status(problem: str) -> str:
+    """Return the outcome of a wait for devices as metrics name it."""
+    outcomes = {"": "success", _FAILED: "failure", _TIMED_OUT: "timeout"}
+    return outcomes.get(problem.partition(": ")[0], "error")
+
+
+def _new_claim(pod: Pod, claim: ResourceClaim) -> dict[str, object]:
+    requests = [
+        {
+            "name": request.name,
+            "exactly": {
+                "deviceClassName": each.device_class_name,
+                "allocationMode": each.allocation_mode,
+                "count": each.count,
+            },
+        }
+        for request in claim.spec.devices.requests
+        for each in request.alternatives
+    ]
+    metadata = {
+        "generateName": f"{pod.meta.name}-extended-resources-",
+        "annotations": {FOR_EXTENDED_RESOURCES: "true"},
+        "ownerReferences": [controlled_by(pod.meta, "v1", "Pod")],
+    }
+    return {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
+
+
+def _mapped(pod: Pod, own: OwnClaim) -> dict[str, object]:
+    """Return the patch of a pod's status that names the claim for its extended resources."""
+    mappings = [
+        {
+            "containerName": each.container_name,
+            "resourceName": each.resource_name,
+            "requestName": each.request_name,
+        }
+        for each in own.mappings
+    ]
+    status = {"resourceClaimName": own.claim.meta.name, "requestMappings": mappings}
+    return {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
+
+
 def _obstacle(claim: ResourceClaim, allocation: AllocationResult | None) -> str:
     """Return why a claim can't be written any more, or an empty text."""
     if claim.meta.deletion_timestamp is not None:
@@ -237,6 +354,10 @@ def _patch(
 def _path(key: Key, subresource: str = "") -> str:
     path = f"/apis/resource.k8s.io/v1/namespaces/{key.namespace}/resourceclaims/{key.name}"
     return f"{path}/{subresource}" if subresource else path
+
+
+def _pod_status(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.meta.namespace}/pods/{pod.meta.name}/status"
 
 
 def _instant(at: float) -> str:

@@ -19,6 +19,7 @@ from tidelock.model.devices import DeviceId
 from tidelock.model.nodes import Node
 from tidelock.model.resource_claims import MOST_ALTERNATIVES, ResourceClaim
 from tidelock.model.selectors import NodeSelector
+from tidelock.plugins.dynamic_resources.extended_resources import RequestMapping
 from tidelock.plugins.dynamic_resources.search_results import SearchResults
 
 # Steps of the searches for a pod on all nodes together, which delay all other decisions.
@@ -28,6 +29,27 @@ CANNOT_ALLOCATE = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
 TIMED_OUT = "timed out trying to allocate devices"
 NOT_AVAILABLE = "resourceclaim not available on the node"
+LEFTOVER = "cannot schedule extended resource claim"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes on which a pod needs the same claims: all, unless some have its extended resources themselves.
+
+    Attributes:
+        to_allocate: the claims without devices. That for extended resources comes last.
+        results: the results for such claims, as far as they are known.
+        rows: the nodes by the rows of the columns, or None for all.
+        mappings: the requests of the claim for extended resources, if there is one.
+        refused: why the pod can't run on any of them, or empty.
+
+    """
+
+    to_allocate: tuple[PreparedClaim, ...]
+    results: SearchResults
+    rows: Mask | None = None
+    mappings: tuple[RequestMapping, ...] = ()
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +76,15 @@ class NodeAllocations:
     """The claims of a pod on the nodes.
 
     Args:
-        claims: all claims of the pod.
-        to_allocate: those without devices.
+        claims: all claims that the pod names.
+        groups: the claims to allocate, by group of nodes.
         allocator: the devices in use.
         pools: the devices of the nodes.
         columns: the nodes.
-        results: the results for such claims, as far as they are known.
         stuck: indexes of allocated claims with devices that don't become ready.
         own: the devices that the pod's own reservations hold for it, by node.
         names: the names of claims in the pod, by the names of the claims.
+        leftover: the claim for extended resources of an earlier attempt, which must go first.
 
     Attributes:
         unavailable: indexes of allocated claims that are out of reach on some node that was asked about.
@@ -70,14 +92,14 @@ class NodeAllocations:
     """
 
     claims: tuple[ResourceClaim, ...]
-    to_allocate: tuple[PreparedClaim, ...]
+    groups: tuple[NodeGroup, ...]
     allocator: DeviceAllocator
     pools: ResourcePools
     columns: Columns
-    results: SearchResults
     stuck: frozenset[int] = frozenset()
     own: dict[str, OwnDevices] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    leftover: ResourceClaim | None = None
     unavailable: set[int] = field(default_factory=set)
     _reasons: dict[int, str] = field(default_factory=dict)  # those that other pods can't share, by row
     _found: dict[str, Solution | str] = field(default_factory=dict)  # on the nodes with own devices
@@ -95,20 +117,36 @@ class NodeAllocations:
             if claim.allocation is not None and claim.allocation.node_selector is not None
         ]
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether some nodes were left out, as the searches for the pod had taken long enough."""
+        return TIMED_OUT in self._reasons.values()
+
+    def group(self, node_name: str) -> NodeGroup:
+        """Return the group of a node."""
+        row = self.columns.row_of[node_name]
+        return next(each for each in self.groups if each.rows is None or each.rows[row])
+
     def fitting(self, snapshot: Snapshot, mask: Mask) -> Mask:
         """Return the nodes of a mask on which the claims without devices can get some."""
-        if not self.to_allocate:
-            return mask
-        self._search(np.arange(len(self.columns))[snapshot.rows][mask])
-        fits = mask & self.results.fits[snapshot.rows]
+        fits = mask.copy()
+        for group in self.groups:
+            here = mask if group.rows is None else mask & group.rows[snapshot.rows]
+            if group.refused:
+                fits &= ~here
+            elif group.to_allocate:
+                self._search(group, np.arange(len(self.columns))[snapshot.rows][here])
+                fits &= ~here | group.results.fits[snapshot.rows]
         for name in self.own:
             position = snapshot.position(name)
             if position is not None and mask[position]:
-                fits[position] = isinstance(self._result(name), Solution)
+                fits[position] = not isinstance(self._result(name), str)
         return fits
 
     def reason(self, node: Node) -> str:
         """Return why a node was rejected, in words that are the same for every such node."""
+        if self.leftover is not None:
+            return LEFTOVER
         reachable = (each.matches(node.name, node.meta.labels) for _, each in self.selectors)
         if self.stuck or not all(reachable):
             return NOT_AVAILABLE
@@ -117,13 +155,13 @@ class NodeAllocations:
 
     def solution(self, node_name: str) -> Solution | None:
         """Return the devices on a node, or None if there are none. Changes of their use are seen."""
-        self.results.renew()
+        self.group(node_name).results.renew()
         found = self._result(node_name)
         return found if isinstance(found, Solution) else None
 
     def preference(self, node_name: str) -> int:
         """Return the points of a node: more, the more preferred the chosen alternatives of requests are."""
-        solution = self._result(node_name) if self.to_allocate else None
+        solution = self._result(node_name)
         chosen = iter(solution.alternatives if isinstance(solution, Solution) else ())
         return sum(
             _points_of_allocated(claim) if claim.allocation is not None else _points(claim, next(chosen, ()))
@@ -136,51 +174,56 @@ class NodeAllocations:
             self.own[node_name] = own
             self._found.pop(node_name, None)
 
-    def _result(self, node_name: str) -> Solution | str:
-        row = self.columns.row_of[node_name]
+    def _result(self, node_name: str) -> Solution | str | None:
+        group, row = self.group(node_name), self.columns.row_of[node_name]
+        if group.refused or not group.to_allocate:
+            return group.refused or None
         if node_name in self.own:
             if node_name not in self._found:
                 devices = self.pools.of(self.columns.nodes[row])
-                self._found[node_name] = self._own_or_free(devices, self.own[node_name])
+                self._found[node_name] = self._own_or_free(group, devices, self.own[node_name])
             return self._found[node_name]
-        self._search(np.array([row]))
-        return self.results.of(row) or self._reasons[row]
+        self._search(group, np.array([row]))
+        return group.results.of(row) or self._reasons[row]
 
-    def _own_or_free(self, devices: NodeDevices, own: OwnDevices) -> Solution | str:
+    def _own_or_free(self, group: NodeGroup, devices: NodeDevices, own: OwnDevices) -> Solution | str:
         """Search for the held devices of each claim. If that fails, search for any free ones beside them."""
         known = self.allocator
         in_use = AllocatedToOthers(known.allocated, allocation_of((*own.taken, *own.reusable)))
         held = {
             index: own.of_claim(self.names.get(claim.claim.meta.name))
-            for index, claim in enumerate(self.to_allocate)
+            for index, claim in enumerate(group.to_allocate)
         }
         only = {index: ids for index, ids in held.items() if ids}
         exactly = DeviceAllocator(in_use, known.selection, known.rules, only)
-        found = self._devices(devices, exactly)
+        found = self._devices(group, devices, exactly)
         if isinstance(found, Solution):
             return found
-        return self._devices(devices, DeviceAllocator(in_use, known.selection, known.rules))
+        return self._devices(group, devices, DeviceAllocator(in_use, known.selection, known.rules))
 
-    def _search(self, rows: Rows) -> None:
+    def _search(self, group: NodeGroup, rows: Rows) -> None:
         """Search for devices on all of some nodes with unknown results. Equal devices are searched once."""
-        results, nodes = self.results, self.columns.nodes
+        nodes = self.columns.nodes
         shared: dict[int, Solution | str] = {}
-        for row in results.stale(rows):
+        for row in group.results.stale(rows):
             if row in self._reasons:
+                continue
+            if self._steps_left <= 0 or self.allocator.selection.exhausted:
+                self._reasons[row] = TIMED_OUT
                 continue
             devices = self.pools.of(nodes[row])
             found = shared.get(id(devices))
             if found is None:
-                found = shared[id(devices)] = self._devices(devices, self.allocator)
+                found = shared[id(devices)] = self._devices(group, devices, self.allocator)
             if isinstance(found, _OwnReason):
                 self._reasons[row] = found
             else:
-                results.keep(row, found)
+                group.results.keep(row, found)
 
-    def _devices(self, devices: NodeDevices, allocator: DeviceAllocator) -> Solution | str:
+    def _devices(self, group: NodeGroup, devices: NodeDevices, allocator: DeviceAllocator) -> Solution | str:
         most = min(MOST_STEPS, self._steps_left)
         try:
-            solution, steps = allocator.allocate(self.to_allocate, devices, most)
+            solution, steps = allocator.allocate(group.to_allocate, devices, most)
         except SearchLimitError:
             self._steps_left -= most
             return _OwnReason(TIMED_OUT)

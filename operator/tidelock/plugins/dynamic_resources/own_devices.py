@@ -49,10 +49,11 @@ def devices_taken(
 
 def devices_to_hold(found: NodeAllocations, node_name: str) -> tuple[ReservedDevice, ...]:
     """Return the devices that a reservation would hold on a node that fits."""
-    solution = found.solution(node_name) if found.to_allocate else None
+    claims = found.group(node_name).to_allocate
+    solution = found.solution(node_name) if claims else None
     if solution is None:
         return ()
-    return tuple(reserved_devices(found.to_allocate, solution, found.names, node_name))
+    return tuple(reserved_devices(claims, solution, found.names, node_name))
 
 
 def reserved_devices(

@@ -4,7 +4,8 @@ Semantics of kube-scheduler 1.37, plugins/dynamicresources, with its default fea
 devices gets some on each node that is asked about (`tidelock.devices`). Those of the chosen node are in
 flight from Reserve on, and PreBind writes them. A pod waits for devices with binding conditions.
 
-Extended resources of a DeviceClass are not read here.
+A pod can also request devices as an extended resource of a DeviceClass. They are allocated to a claim that
+PreBind creates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidelock.cluster.columns import Rows
+from tidelock.cluster.columns import NO_ROW, Columns, Rows
 from tidelock.cluster.node_selection import matching
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.devices.allocator import DeviceAllocator
@@ -67,16 +68,19 @@ from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.resource_claims import ResourceClaim, ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
-from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, ReservedClaims
+from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, OwnClaim, ReservedClaims
 from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
-from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, NodeAllocations
+from tidelock.plugins.dynamic_resources.extended_resources import backed_resources, claim_for
+from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, NodeAllocations, NodeGroup
 from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
 from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
 from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
 from tidelock.plugins.dynamic_resources.selectors import compile_selector
 
 _NAMED_RESERVATIONS = 16
+_OF_DEVICES = "a reservation holds no devices for extended resources, which they provide here"
 _NO_HELP = PostFilterResult(Status(Code.UNSCHEDULABLE))
+_DELETED = Status(Code.UNSCHEDULABLE, ("deletion of ResourceClaim completed",))
 _DEALLOCATED = Status(Code.UNSCHEDULABLE, ("deallocation of ResourceClaim completed",))
 
 
@@ -121,7 +125,7 @@ class DynamicResources(
         self._results = ResultsByKind(
             partial(SearchResults, handle.columns, self._pools, self._claims), self._classes, self._rules
         )
-        self._writer = ClaimWriter(self._claims, handle.api, self._binding_timeout)
+        self._writer = ClaimWriter(self._claims, handle.api, self._binding_timeout, handle.device_reports)
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Keep a pod until all of its claims exist."""
@@ -131,16 +135,19 @@ class DynamicResources(
         return _refused(claims) if isinstance(claims, str) else SUCCESS
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
-        """Look at the claims. Skip pods without any."""
-        if not pod.spec.resource_claims:
-            return SKIP_ALIKE
+        """Look at the claims, and at extended resources that devices provide. Skip pods without any."""
+        classes = self._classes.by_resource
+        resources = backed_resources(pod, classes) if classes else ()
+        if not pod.spec.resource_claims and not resources:
+            may_be_backed = "/" in "".join(pod.requests)  # by a class that comes later
+            return SKIP if may_be_backed else SKIP_ALIKE
         claims = resource_claims_of(pod, self.handle.objects)
         if isinstance(claims, str):
             return _refused(claims)
-        if not claims:
+        if not claims and not resources:
             return SKIP
         try:
-            to_allocate = tuple(self._to_allocate(claims))
+            groups = tuple(self._groups(pod, claims, resources))
         except AllocationError as error:
             return _refused(str(error))
         now = state.expect(DecisionTime).now
@@ -153,14 +160,14 @@ class DynamicResources(
         self._selection.begin()
         found = NodeAllocations(
             tuple(claims),
-            to_allocate,
+            groups,
             DeviceAllocator(self._claims.allocated, self._selection, tuple(self._rules.all())),
             self._pools,
             self.handle.columns,
-            self._results.of(to_allocate),
             stuck,
             own_devices(state, pod, self.handle.reservations) if self._reserved else {},
             names_in_pod(pod),
+            self._claims.of_extended_resources.get(pod.uid) if resources else None,
         )
         state.write(found, temporary=True)
         if isinstance(pod, ReservePod):
@@ -170,7 +177,8 @@ class DynamicResources(
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:
         """Keep nodes within reach of the allocated claims, where the others can get devices."""
         found = state.expect(NodeAllocations)
-        mask: Mask = np.full(len(snapshot), not found.stuck, np.bool_)
+        hopeless = found.stuck or found.leftover is not None
+        mask: Mask = np.full(len(snapshot), not hopeless, np.bool_)
         for index, selector in found.selectors:
             reached = matching(selector, snapshot)
             if not reached.all():
@@ -198,10 +206,16 @@ class DynamicResources(
     ) -> Counts:
         """Keep as many on each node as get devices beside each other."""
         found = state.read(NodeAllocations)
-        if found is None or not found.to_allocate:
+        if found is None:
             return counts
-        claims, allocator, allocated = found.to_allocate, found.allocator, self._claims.allocated
-        return beside_each_other(claims, allocator, allocated, self._pools, snapshot, counts, first)
+        for group in found.groups:
+            if group.to_allocate and not group.refused:
+                here = True if group.rows is None else group.rows[snapshot.rows]
+                claims, allocator, allocated = group.to_allocate, found.allocator, self._claims.allocated
+                some = np.where(here, counts, 0)
+                most = beside_each_other(claims, allocator, allocated, self._pools, snapshot, some, first)
+                counts = np.where(here, most, counts)
+        return counts
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return False: the devices of an evicted pod are free only once its claim is."""
@@ -214,7 +228,11 @@ class DynamicResources(
     def post_filter(
         self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult
     ) -> PostFilterResult:
-        """Free the devices of one claim that no other pod uses, if they are out of reach on some node."""
+        """Free the devices of one claim that no other pod uses, if they are out of reach on some node.
+
+        Otherwise delete the claim for extended resources of an earlier attempt. If nodes were left out,
+        another attempt looks at them.
+        """
         found = state.read(NodeAllocations)
         if found is None or isinstance(pod, ReservePod):
             return _NO_HELP
@@ -223,7 +241,9 @@ class DynamicResources(
             others = [each for each in claim.status.reserved_for if each.uid != pod.uid]
             if not others and self._writer.deallocate(claim):
                 return PostFilterResult(_DEALLOCATED)
-        return _NO_HELP
+        if found.leftover is not None and self._writer.delete(found.leftover):
+            return PostFilterResult(_DELETED)
+        return PostFilterResult(_NO_HELP.status, unfinished=found.unfinished)
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods without alternatives among their requests."""
@@ -253,7 +273,8 @@ class DynamicResources(
         if found is None:
             return SUCCESS
         allocations = {}
-        if found.to_allocate:
+        group = found.group(node_name)
+        if group.to_allocate:
             if node_name in found.own:
                 entries = state.expect(OwnReservations).on_node[node_name]
                 found.set_own(node_name, devices_taken(entries, pod, node_name, self.handle.reservations))
@@ -262,19 +283,27 @@ class DynamicResources(
                 return Status(Code.UNSCHEDULABLE, (CANNOT_ALLOCATE,))
             if solution is None:
                 return Status(Code.ERROR, ("claim allocation not found for node",))
-            allocated = results(found.to_allocate, solution, node_name)
-            for prepared, allocation in zip(found.to_allocate, allocated, strict=True):
+            allocated = results(group.to_allocate, solution, node_name)
+            for prepared, allocation in zip(group.to_allocate, allocated, strict=True):
                 allocations[prepared.claim.key] = allocation
                 self._claims.in_flight.make(prepared.claim.key, allocation, pod.uid)
-        state.write(ReservedClaims(found.claims, allocations, now))
+        if not found.claims and not allocations:
+            return SUCCESS
+        own = OwnClaim(group.to_allocate[-1].claim, group.mappings) if group.mappings else None
+        state.write(ReservedClaims(found.claims, allocations, now, own))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
-        """Free devices in flight. Written ones stay, and the pod can use them at its next attempt."""
+        """Free devices in flight. Written ones stay, and the pod can use them at its next attempt.
+
+        Only the claim for extended resources is deleted, as it fits this node alone.
+        """
         reserved = state.read(ReservedClaims)
         if reserved is not None:
             for key in reserved.allocations:
                 self._claims.in_flight.release(key, pod.uid)
+            if reserved.own is not None and reserved.own.created:
+                self._writer.delete(reserved.own.claim)
 
     def pre_bind_pre_flight(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Skip pods without claims."""
@@ -282,8 +311,27 @@ class DynamicResources(
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
         """Write the devices, and the pod as their user. Raises ApiError if a write fails."""
-        problem = await self._writer.bind(pod, state.expect(ReservedClaims))
+        problem = await self._writer.bind(pod, state.expect(ReservedClaims), node_name)
         return Status(Code.ERROR, (problem,)) if problem else SUCCESS
+
+    def _groups(
+        self, pod: Pod, claims: Sequence[ResourceClaim], resources: Sequence[str]
+    ) -> Iterator[NodeGroup]:
+        """Yield the groups of nodes by the extended resources that their devices must provide.
+
+        Raises:
+            AllocationError: the pod must wait for a claim.
+
+        """
+        named = tuple(self._to_allocate(claims))
+        if not resources:
+            yield NodeGroup(named, self._results.of(named))
+            return
+        for lacking, rows in _by_lacking(resources, self.handle.columns).items():
+            refused = _OF_DEVICES if lacking and isinstance(pod, ReservePod) else ""
+            claim, mappings = claim_for(pod, lacking, self._classes.by_resource)
+            wanted = (*named, prepare(claim, self._classes.get)) if mappings else named
+            yield NodeGroup(wanted, self._results.of(wanted), rows, mappings, refused)
 
     def _to_allocate(self, claims: Sequence[ResourceClaim]) -> Iterator[PreparedClaim]:
         """Yield the claims without devices. Raises AllocationError if the pod must wait for one."""
@@ -321,7 +369,7 @@ class DynamicResources(
         """Return whether a claim is the pod's and has news, or has freed devices."""
         freed = old is not None and old.allocation is not None
         if new is None:
-            return freed
+            return freed or (old is not None and old.extended_resources_of == pod.uid)
         claims = resource_claims_of(pod, self.handle.objects)
         if isinstance(claims, str):
             return False
@@ -350,6 +398,21 @@ def _held_devices(_pod: Pod, old: ReservationInfo, _new: ReservationInfo) -> boo
     """Return whether a reservation that has freed capacity can have held devices."""
     pod = old.reservation.pod
     return pod is None or bool(pod.spec.resource_claims)
+
+
+def _by_lacking(resources: Sequence[str], columns: Columns) -> dict[tuple[str, ...], Mask]:
+    """Return the nodes by the resources of which they have nothing themselves."""
+    groups: dict[tuple[str, ...], Mask] = {(): np.ones(len(columns), np.bool_)}
+    for resource in resources:
+        column = columns.column_of.get(resource, NO_ROW)
+        lack = columns.allocatable[: len(columns), column] == 0
+        parts = [
+            ((*names, resource) if lacking else names, rows & (lack if lacking else ~lack))
+            for names, rows in groups.items()
+            for lacking in (False, True)
+        ]
+        groups = {names: rows for names, rows in parts if rows.any()}
+    return groups
 
 
 def _refused(reason: str) -> Status:

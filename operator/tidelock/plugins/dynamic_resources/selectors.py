@@ -20,7 +20,7 @@ def compile_selector(expression: str) -> CompiledSelector:
         try:
             return selector.evaluate(_LAST.seen(driver, device))
         except EvaluationError as error:
-            raise SelectorError(str(error)) from error
+            raise SelectorError(str(error), error.cost) from error
 
     return matches
 

@@ -115,10 +115,8 @@ class ReservationPlugin(
         else:
             mask = np.ones(len(snapshot), np.bool_)
             for column, needed in self._wanted(pod, snapshot):
-                free = snapshot.allocatable[:, column] - snapshot.requested[:, column]
-                mask &= (
-                    free - snapshot.reserved[:, column] + lendable.amounts[snapshot.rows, column] >= needed
-                )
+                free = snapshot.free(column, beside_reservations=True)
+                mask &= free + lendable.amounts[snapshot.rows, column] >= needed
         own = self._rows_of_own(state, pod, snapshot)
         for row in own:
             mask[row] = not self._shortages(state, pod, snapshot, row)
@@ -155,9 +153,7 @@ class ReservationPlugin(
         for column, needed in self._wanted(pod, snapshot):
             if column == NO_ROW:
                 continue
-            free = (
-                snapshot.allocatable[:, column] - snapshot.requested[:, column] - snapshot.reserved[:, column]
-            )
+            free = snapshot.free(column, beside_reservations=True)
             if short := int((free[rows] < needed).sum()):
                 counts[_reason(snapshot.resources[column])] = short
         return counts
@@ -279,7 +275,9 @@ class ReservationPlugin(
         return {
             resource: (needed, free[resource])
             for resource, needed in wanted.items()
-            if needed > 0 and free[resource] < needed
+            if needed > 0
+            and free[resource] < needed
+            and not self.handle.columns.provided(resource, snapshot.nodes[row])
         }
 
     def events_to_register(self) -> Sequence[Registration]:
@@ -290,9 +288,12 @@ class ReservationPlugin(
             Registration(ClusterEvent(Resource.RESERVATION, Action.ACTIVE | Action.LENT), _is_owner),
             Registration(RESERVATION_FREED),
             Registration(goes),
-            Registration(node_grows, _large_enough),
+            Registration(node_grows, self._large_enough),
             Registration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE)),
         )
+
+    def _large_enough(self, pod: Pod, _: Node | None, new: Node) -> bool:
+        return covers(new.allocatable, self.handle.columns.not_provided(pod.requests, new))
 
 
 def _reason(resource: str) -> str:
@@ -307,7 +308,3 @@ def _serves(entry: ReservationInfo, pod: Pod) -> bool:
 
 def _is_owner(pod: Pod, _: ReservationInfo | None, new: ReservationInfo) -> bool:
     return is_owner(pod, new.key, new.reservation.spec)
-
-
-def _large_enough(pod: Pod, _: Node | None, new: Node) -> bool:
-    return covers(new.allocatable, pod.requests)

@@ -13,6 +13,7 @@ from tidelock.cluster.objects import Objects
 from tidelock.cluster.usage.measurements import Measurements
 from tidelock.framework.api import Api, Handle
 from tidelock.framework.config import Configuration
+from tidelock.framework.device_reports import DeviceReports
 from tidelock.framework.extension_point_timer import MetricsRecorder
 from tidelock.framework.profile import Profile, build_profiles
 from tidelock.framework.waiting_pods import WaitingPods
@@ -77,6 +78,7 @@ class Decider:
         on_enqueue: called for each pod that enters the queue.
         api: used by plugins for writes.
         recorder: takes the durations of extension points.
+        device_reports: takes the reports of DynamicResources.
         on_failure: handles exceptions that cost a reservation, a pod or a part of a step. By default only
             exceptions of plugins are handled, and all others are raised.
 
@@ -95,6 +97,7 @@ class Decider:
         on_enqueue: EnqueueHook | None = None,
         api: Api | None = None,
         recorder: MetricsRecorder | None = None,
+        device_reports: DeviceReports | None = None,
         on_failure: OnFailure = raise_failure,
     ) -> None:
         on_plugin_failure = log_failure if on_failure is raise_failure else on_failure
@@ -102,11 +105,14 @@ class Decider:
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
+        self.objects.device_classes.on_backing(self.columns.back)
         self.ledger = _make_ledger(self.cache, self.objects, epoch, move_after, on_failure)
         self.waiting_pods = WaitingPods()
         self.measurements = Measurements()
         view = self.ledger.plugin_view
-        handle = Handle(view, self.cache, self.objects, api, self.waiting_pods, self.measurements)
+        handle = Handle(
+            view, self.cache, self.objects, api, self.waiting_pods, self.measurements, device_reports
+        )
         self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
         self.profile: Profile = next(iter(self.profiles.values()))
         self.queue = SchedulingQueue(

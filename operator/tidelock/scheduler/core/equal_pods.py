@@ -23,7 +23,7 @@ class EqualPods:
         result = evaluation.result
         self.pod: Pod = evaluation.pod
         self._state, self._snapshot, self._filters = evaluation.state, evaluation.snapshot, result.filters
-        self._fits = evaluation.capacities() > 0
+        self._fits = evaluation.fitting_in_the_end()
         rows = self._fits.nonzero()[0]
         crowd = filter_rows_with_nominated_pods(
             self._filters, self._state, self.pod, self._snapshot, rows, result.rivals

@@ -9,7 +9,7 @@ decision is made in one step.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.queue.equivalence import placement_demand
 from tidelock.ledger.queue.quotas import Charge
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.ledger.sets.groups import Group, GroupKey
+from tidelock.ledger.sets.groups import Group, GroupKey, is_placed_together
 from tidelock.model import reasons
-from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.packing import Search, begin_search
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle, Site
@@ -69,18 +68,16 @@ class GangScheduler:
         """Whether domains are left to try for any group."""
         return bool(self._searches)
 
-    def awaited(self, entry: ReservationInfo) -> Group | None:
-        """Return the group with which a reservation must be placed, or None if it is placed alone."""
-        group = self._ledger.groups.of(entry.reservation)
-        if group is None or entry.key not in group.members or entry.phase is not Phase.PENDING:
-            return None
-        return group if group.topology is not None or not group.complete else None
-
     def first_of_each(self, entries: list[ReservationInfo]) -> list[ReservationInfo]:
         """Return the reservations without all but the first of each group, so a group is tried once."""
-        if not self._ledger.groups:
+        groups = self._ledger.groups
+        if not groups:
             return entries
-        first = {(self.awaited(entry) or entry): entry for entry in reversed(entries)}
+        is_together = cache(is_placed_together)  # looks at all members, for the first of them only
+        first: dict[Group | ReservationInfo, ReservationInfo] = {}
+        for entry in reversed(entries):
+            group = groups.pending(entry)
+            first[group if group is not None and is_together(group) else entry] = entry
         return list(reversed(first.values()))
 
     def place(self, profile: Profile, group: Group, now: float) -> None:
@@ -112,10 +109,11 @@ class GangScheduler:
 
     def next_searched(self) -> Group | None:
         """Return a group with domains left to try, each in its turn."""
+        groups = self._ledger.groups
         for key in tuple(self._searches):
             search = self._searches.pop(key)
-            group = self._ledger.groups.get(key)
-            if group is not None and group.waiting and self.awaited(group.waiting[0]) and group.spare >= 0:
+            group = groups.get(key)
+            if group is not None and group.waiting and groups.awaited(group.waiting[0]) and group.spare >= 0:
                 self._searches[key] = search
                 return group
         return None

@@ -290,8 +290,11 @@ class Evaluation:
     def capacities(self) -> Counts:
         """Return for each node how many equal pods it can take at most, one after the other."""
         counts = capacities(self.result.filters, self.state, self.pod, self.snapshot)
-        fits = fitting_in_the_end(self.result, self.state, self.pod, self.snapshot)
-        return np.where(fits, counts, 0)
+        return np.where(self.fitting_in_the_end(), counts, 0)
+
+    def fitting_in_the_end(self) -> Mask:
+        """Return which nodes fit, or may fit once equal reservations are on others."""
+        return fitting_in_the_end(self.result, self.state, self.pod, self.snapshot)
 
     def nominated_above(self) -> dict[int, Sequence[Pod]]:
         """Return the nominated pods that this one must yield to, by the row of their node."""

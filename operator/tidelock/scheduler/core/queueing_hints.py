@@ -18,7 +18,7 @@ from tidelock.ledger.queue.waiting import MOST_COMPARED
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.failures import Attempt, OnFailure
 from tidelock.model.meta import Key
-from tidelock.model.pod_limits import excess
+from tidelock.model.pod_limits import excess_of_decided
 from tidelock.model.pods import Pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo
@@ -63,7 +63,7 @@ class QueueEvent:
     @classmethod
     def of(cls, listeners: Listeners, old: Any, new: Any, but: str = "") -> "QueueEvent":
         """Return an event of the cluster."""
-        too_large = any(isinstance(each, Pod) and bool(excess(each)) for each in (old, new))
+        too_large = any(isinstance(each, Pod) and bool(excess_of_decided(each)) for each in (old, new))
         return cls(listeners, old, new, but=but, too_large=too_large)
 
 

@@ -165,7 +165,7 @@ class ReservationScheduler:
             self._try(entry, now)
 
     def _try(self, entry: ReservationInfo, now: float) -> None:
-        if (group := self._gangs.awaited(entry)) is not None:
+        if (group := self._ledger.groups.awaited(entry)) is not None:
             self._place_gang(self._gangs.place, group, now)
             return
         if not self._ledger.admission.within_quota(entry, now):

@@ -86,11 +86,29 @@ def test_label_values_that_no_pod_has_any_more_are_forgotten() -> None:
 
     cache.remove("uid-web-0")
 
-    for number in range(2 * pod_labels._SPARE_VALUES):
+    pods = cache.pod_counts._pods
+    for number in range(len(pods._there) + pod_labels._SPARE_VALUES):
         cache.upsert(pod("job", labels={"app": f"job-{number}"}, node_name="b", version=number + 1))
     cache.pod_counts.of(PodCountQuery((Choice(frozenset({"ci-2"}), WEB),)))
 
-    assert len(cache.pod_counts._pods._coded["app"].code_of) == 2
+    assert len(pods._coded["app"].code_of) == 2
+
+
+def test_values_of_former_pods_are_forgotten_even_if_no_query_comes() -> None:
+    """A key was queried once. After that, each new value of it and each new namespace took memory."""
+    cache = small()
+    cache.upsert(pod("web", labels={"app": "web"}, node_name="a"))
+    cache.pod_counts.of(PodCountQuery((Choice(None, WEB),)))
+    pods = cache.pod_counts._pods
+    most = 2 * len(pods._there) + pod_labels._SPARE_VALUES
+    for number in range(2 * most):
+        job = pod("job", namespace=f"ci-{number}", labels={"app": f"job-{number}"}, node_name="b")
+        cache.upsert(job)
+        cache.remove(job.uid)
+
+    assert len(pods._coded["app"].code_of) <= most
+    assert len(pods._namespaces.code_of) <= most
+    assert cache.pod_counts.of(PodCountQuery((Choice(None, WEB),))).tolist() == [1, 0, 0]
 
 
 def test_label_codes_are_dropped_with_the_last_pod_that_has_the_key() -> None:

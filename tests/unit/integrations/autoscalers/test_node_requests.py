@@ -10,6 +10,7 @@ from tidelock.integrations.autoscalers.node_requests import NodeRequest, NodeReq
 from tidelock.integrations.autoscalers.placeholder_pods import HOSTNAME
 from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.core.cycle import AssumedPod
+from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -117,6 +118,17 @@ def test_reservations_together_ask_for_no_more_than_their_quota_allows() -> None
         cluster.reservation(name, owner=name, resources={"cpu": "2"}, pendingDeadlineSeconds=600)
     (request,) = cluster.ask()
     assert request.replicas == 2
+
+
+def test_a_group_asks_for_all_its_members_though_one_of_them_fits() -> None:
+    """The autoscaler counts the node that fits for one member. Such a group never asked before."""
+    cluster = Cluster(node("node-a", cpu="2"))
+    gang = Gang(cluster, 2).come(resources={"cpu": "2"}, pendingDeadlineSeconds=600)
+    (request,) = cluster.ask()
+    assert (request.replicas, excluded(request)) == (2, [])
+    cluster.event_handlers.nodes.upsert(None, node("node-b", cpu="2"))
+    assert cluster.ask() == []
+    assert gang.phases == [Phase.ACTIVE] * 2
 
 
 @pytest.mark.parametrize("autoscaling", ["KeepNodes", None])

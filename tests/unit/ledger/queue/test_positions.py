@@ -7,6 +7,7 @@ import pytest
 from builders import NOW, encode, reservation
 from tidelock.cluster.lister import Lister
 from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.queue import positions
 from tidelock.ledger.queue.quotas import Quotas
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL, RENEWALS_A_SECOND
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -84,7 +85,7 @@ def test_positions_change_with_arrivals_and_departures_at_the_rate_of_refusals(
     ledger.ledger.effects.statuses.clear()
     ledger.ledger.advance(NOW + 1)
     assert (told(urgent)["place"], told(entry)["place"]) == ("1/2", "1/1")
-    assert ledger.ledger.next_deadline() == NOW + 2
+    assert ledger.ledger.next_deadline() == NOW + REFUSAL_RENEWAL
     ledger.ledger.advance(NOW + REFUSAL_RENEWAL)
     assert told(entry)["place"] == "2/2"
     ledger.ledger.remove(urgent.reservation)
@@ -115,6 +116,60 @@ def test_a_limited_number_of_positions_is_published_each_second(ledger: LedgerSc
         counts.append(len(ledger.ledger.effects.statuses))
         ledger.ledger.effects.statuses.clear()
     assert counts == [RENEWALS_A_SECOND, RENEWALS_A_SECOND, 1, 0]
+
+
+@pytest.fixture
+def long_queue(ledger: LedgerScene, monkeypatch: pytest.MonkeyPatch) -> list[ReservationInfo]:
+    """Refuse three reservations, and compute the positions of so many in slices."""
+    monkeypatch.setattr(positions, "_COMPUTED_A_SECOND", 2)
+    return [refused(ledger, f"lock-{number}", owner="nobody") for number in range(3)]
+
+
+def test_positions_of_a_long_queue_are_computed_in_several_steps(
+    ledger: LedgerScene, long_queue: list[ReservationInfo]
+) -> None:
+    for _ in range(2):
+        ledger.ledger.advance(NOW)
+        assert [told(entry) for entry in long_queue] == [None] * 3
+        assert ledger.ledger.next_deadline() == NOW
+    ledger.ledger.advance(NOW)
+    assert [told(entry)["place"] for entry in long_queue] == ["1/3", "2/3", "3/3"]
+    assert ledger.ledger.queue_positions.due is None
+
+
+def test_a_reservation_that_leaves_during_a_computation_gets_no_position(
+    ledger: LedgerScene, long_queue: list[ReservationInfo]
+) -> None:
+    first, *others = long_queue
+    ledger.ledger.advance(NOW)
+    ledger.admit(first)
+    for _ in range(2):
+        ledger.ledger.advance(NOW)
+    assert told(first) is None
+    for _ in range(3):
+        ledger.ledger.advance(NOW + REFUSAL_RENEWAL)
+    assert [told(entry)["place"] for entry in others] == ["1/2", "2/2"]
+
+
+def test_positions_that_hold_are_not_computed_again_to_publish_them(
+    ledger: LedgerScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = [refused(ledger, f"lock-{number:03}", owner="nobody") for number in range(RENEWALS_A_SECOND + 1)]
+    ledger.ledger.advance(NOW)
+    assert told(queue[-1]) is None
+    monkeypatch.setattr(ledger.ledger.shares, "sort", None)
+    ledger.ledger.advance(NOW + 1)
+    assert told(queue[-1])["position"] == len(queue)
+
+
+def test_a_computation_that_fails_is_repeated(ledger: LedgerScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = refused(ledger, "lock")
+    with monkeypatch.context() as broken:
+        broken.setattr(ledger.ledger.shares, "sort", None)
+        with pytest.raises(TypeError):
+            ledger.ledger.queue_positions.renew(NOW)
+    ledger.ledger.advance(NOW)
+    assert told(entry)["place"] == "1/1"
 
 
 def test_a_reservation_with_capacity_has_no_position(ledger: LedgerScene) -> None:
@@ -157,3 +212,9 @@ def test_the_queue_is_ordered_by_priority_then_by_fair_share_then_by_age() -> No
         )
     order = [entry.key.name for entry in ledger.ledger.queue_positions.in_order()]
     assert order == ["shop-urgent", "wares-0", "wares-1", "shop-0", "shop-1", "wares-2", "shop-2"]
+    waiting, shares = list(ledger.ledger.waiting_reservations.waiting.values()), ledger.ledger.shares
+    while waiting:
+        first = shares.first(waiting)
+        assert first is shares.in_order(waiting)[0]
+        waiting.remove(first)
+    assert shares.first(waiting) is None

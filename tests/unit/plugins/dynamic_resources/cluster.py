@@ -2,14 +2,16 @@
 
 import json
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from builders import NAMESPACE, NOW, Json, encode, node
 from devices import claim_json, device_class, put
 from tidelock.framework.api import Code, Handle, PatchKind
+from tidelock.framework.device_reports import DeviceReports
 from tidelock.kube.errors import ApiError, Conflict, NotFound
 from tidelock.model.pods import Pod
-from tidelock.model.resource_claims import decode_resource_claim
+from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
 from tidelock.plugins.dynamic_resources.plugin import DynamicResources
 from unit.plugins.scene import Judgement, Scene
 
@@ -21,6 +23,7 @@ class Api:
 
     def __init__(self) -> None:
         self.claims: dict[str, Json] = {}
+        self.pod_statuses: list[Json] = []
         self.asked: list[str] = []
         self.faults: deque[tuple[ApiError, bool]] = deque()
 
@@ -35,12 +38,19 @@ class Api:
 
     async def patch(self, path: str, body: Any, *, kind: PatchKind = "merge") -> bytes:
         assert kind == "strategic"
+        if "/pods/" in path:
+            self.asked.append("PATCH the pod's status")
+            self._fault(carried_out=False)
+            self.pod_statuses.append(body["status"])
+            return b"{}"
         self.asked.append(f"PATCH {path.removeprefix(CLAIMS)}")
         self._fault(carried_out=False)
         stored, body = self._stored(path), json.loads(json.dumps(body))
         meta = stored["metadata"]
-        if any(body["metadata"][each] != meta[each] for each in ("uid", "resourceVersion")):
+        if any(meta[each] != body["metadata"].get(each, meta[each]) for each in ("uid", "resourceVersion")):
             raise Conflict("the object has been modified", status=409)
+        gone = body["metadata"].get("$deleteFromPrimitiveList/finalizers", [])
+        meta["finalizers"] = [each for each in meta.get("finalizers", []) if each not in gone]
         finalizers = body["metadata"].get("finalizers", [])
         meta["finalizers"] = sorted({*meta.get("finalizers", []), *finalizers})
         for field, value in body.get("status", {}).items():
@@ -54,14 +64,25 @@ class Api:
         self._fault(carried_out=True)
         return encode(stored)
 
-    async def create(self, path: str, body: object) -> bytes:
-        raise AssertionError(path, body)
+    async def create(self, path: str, body: Any) -> bytes:
+        assert f"{path}/" == CLAIMS
+        self.asked.append("POST")
+        self._fault(carried_out=False)
+        name = body["metadata"]["generateName"] + str(len(self.claims))
+        given = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "resourceVersion": "1"}
+        self.claims[name] = {"status": {}, **body, "metadata": body["metadata"] | given}
+        return encode(self.claims[name])
 
     async def replace(self, path: str, body: object) -> bytes:
         raise AssertionError(path, body)
 
     async def delete(self, path: str, *, uid: str | None = None) -> bytes:
-        raise AssertionError(path, uid)
+        stored = self._stored(path)
+        assert stored["metadata"]["uid"] == uid
+        assert not stored["metadata"]["finalizers"]
+        self.asked.append(f"DELETE {path.removeprefix(CLAIMS)}")
+        del self.claims[path.removeprefix(CLAIMS)]
+        return b"{}"
 
     def _stored(self, path: str) -> Json:
         name = path.removeprefix(CLAIMS).removesuffix("/status")
@@ -74,6 +95,23 @@ class Api:
             raise self.faults.popleft()[0]
 
 
+class Reports(DeviceReports):
+    """The reports of the plugin, as texts."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def created(self, *, succeeded: bool) -> None:
+        self.texts.append(f"created: {succeeded}")
+
+    def waits(self, pod: Pod, node_name: str) -> None:
+        self.texts.append(f"{pod.meta.name} waits on {node_name}")
+
+    def waited(self, pod: Pod, claims: Iterable[ResourceClaim], status: str, seconds: float) -> None:
+        assert seconds >= 0
+        self.texts.append(f"{pod.meta.name} waited for {[each.meta.name for each in claims]}: {status}")
+
+
 class Cluster:
     """Two nodes, and the plugin."""
 
@@ -81,7 +119,9 @@ class Cluster:
         self.scene = Scene(*(node(name, labels={"zone": name}) for name in ("node-a", "node-b")))
         self.objects = self.scene.objects
         self.api = Api()
-        handle = Handle(self.scene.ledger.plugin_view, self.scene.cache, self.objects, self.api)
+        self.reports = Reports()
+        view, cache = self.scene.ledger.plugin_view, self.scene.cache
+        handle = Handle(view, cache, self.objects, self.api, device_reports=self.reports)
         self.plugin = DynamicResources(handle, args)
         put(self.objects, device_class())
 

@@ -192,24 +192,26 @@ def test_a_pod_is_bound_once_its_devices_are_ready() -> None:
     cluster.claim()
     judged = cluster.reserve(wanting("p", "gpu"))
     assert asyncio.run(bind_while(cluster, judged, report("Other"), report("Ready"))).ok
+    assert cluster.reports.texts == ["p waits on node-a", "p waited for ['gpu']: success"]
 
 
 @pytest.mark.parametrize(
-    ("timeout", "reports", "problem"),
+    ("timeout", "reports", "problem", "outcome"),
     [
-        ("10m", [report("Broken")], "device binding failed: claim=gpu"),
-        ("1s", [], "device binding timeout: claim=gpu"),
-        ("10m", [{"allocation": None}], "claim shop/gpu got deallocated elsewhere in the meantime"),
+        ("10m", [report("Broken")], "device binding failed: claim=gpu", "failure"),
+        ("1s", [], "device binding timeout: claim=gpu", "timeout"),
+        ("10m", [{"allocation": None}], "claim shop/gpu got deallocated elsewhere in the meantime", "error"),
     ],
 )
 def test_a_pod_is_not_bound_if_its_devices_fail(
-    timeout: str, reports: list[dict[str, Any]], problem: str
+    timeout: str, reports: list[dict[str, Any]], problem: str, outcome: str
 ) -> None:
     cluster = with_devices(CONDITIONAL, bindingTimeout=timeout)
     cluster.claim()
     judged = cluster.reserve(wanting("p", "gpu"))
     status = asyncio.run(bind_while(cluster, judged, *reports))
     assert (status.code, status.reasons) == (Code.ERROR, (problem,))
+    assert cluster.reports.texts[1:] == [f"p waited for ['gpu']: {outcome}"]
 
 
 # Deallocation.

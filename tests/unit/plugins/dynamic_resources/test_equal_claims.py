@@ -60,7 +60,7 @@ def test_a_search_that_takes_too_long_counts_the_nodes_that_it_has_reached() -> 
     snapshot, counts = cluster.scene.cache.snapshot(), np.array((1, 1))
     for most_steps, expected in ((1, [1, 0]), (2, [1, 1])):
         counted = beside_each_other(
-            *(found.to_allocate, found.allocator, claims.allocated, found.pools),
+            *(found.groups[0].to_allocate, found.allocator, claims.allocated, found.pools),
             *(snapshot, counts, snapshot.nodes[0], most_steps),
         )
         assert counted.tolist() == expected

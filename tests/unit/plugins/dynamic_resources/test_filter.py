@@ -17,7 +17,7 @@ from devices import (
     wanting,
     wanting_all,
 )
-from tidelock.framework.api import Code
+from tidelock.framework.api import Code, FilterResult
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.model.pods import Pod
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, INVALID_POOLS, NOT_AVAILABLE
@@ -212,6 +212,34 @@ def test_a_search_that_takes_too_long_rules_the_node_out() -> None:
     judged = cluster.judge(WANTING)
     assert judged.fitting == set()
     assert judged.reasons("node-a") == ("timed out trying to allocate devices",)
+    nothing = FilterResult(judged.mask, (), ())
+    assert cluster.plugin.post_filter(judged.state, WANTING, judged.snapshot, nothing).unfinished
+    cluster.claim()
+    judged = cluster.judge(WANTING)
+    assert judged.fitting == {"node-a"}
+    assert not cluster.plugin.post_filter(judged.state, WANTING, judged.snapshot, nothing).unfinished
+
+
+def test_thousands_of_new_devices_are_looked_at_over_several_attempts() -> None:
+    cluster = Cluster()
+    put(cluster.objects, device_class("gpu", f"device.driver == '{DRIVER}'"))
+    last = f"device.attributes['{DRIVER}'].number == 9999"
+    cluster.claim("gpu", request("r", wanting(last)))
+    for index in range(50):
+        devices = [device(f"d{index}-{n}", attributes=attributes(number=index * 100 + n)) for n in range(100)]
+        name = "node-a" if index < 49 else "node-b"
+        put(cluster.objects, device_slice(f"s{index}", *devices, node_name=name))
+    devices = [device("last", attributes=attributes(number=9999))]
+    put(cluster.objects, device_slice("t", *devices, node_name="node-b"))
+    attempts = 0
+    unfinished = True
+    while unfinished:
+        judged = cluster.judge(WANTING)
+        fitting = judged.fitting
+        nothing = FilterResult(judged.mask, (), ())
+        unfinished = cluster.plugin.post_filter(judged.state, WANTING, judged.snapshot, nothing).unfinished
+        attempts += 1
+    assert (attempts, fitting) == (4, {"node-b"})
 
 
 @pytest.mark.parametrize("args", [{"bindingTimeout": "soon"}, {"filterTimeout": 5}, {"other": 1}])
@@ -230,3 +258,16 @@ def test_nodes_that_see_the_same_shared_devices_share_the_search() -> None:
     assert len(judged.fitting) == 22
     pools = cluster.objects.resource_slices.pools
     assert len({id(pools.of(each)) for each in cluster.scene.columns.nodes}) == 1
+
+
+def test_expressions_that_fail_only_after_much_work_end_the_search_on_other_nodes() -> None:
+    cluster = Cluster()
+    cluster.claim("gpu", request("r", wanting("lists.range(1000000).all(x, true)")))
+    for index in range(20):
+        cluster.scene.cache.put_node(node(f"more-{index}"))
+        put(cluster.objects, device_slice(f"s{index}", "d0", node_name=f"more-{index}"))
+    judged = cluster.judge(WANTING)
+    assert judged.fitting == set()
+    reasons = [judged.reasons(f"more-{index}")[0] for index in range(20)]
+    assert sum("cost limit exceeded" in each for each in reasons) == 3
+    assert sum(each == "timed out trying to allocate devices" for each in reasons) == 17

@@ -274,6 +274,16 @@ def test_a_reservation_that_fits_no_node_gets_no_earmark_and_is_tried_again_in_t
     assert huge.earmark == "node-c"
 
 
+def test_equal_reservations_that_fit_no_node_cost_those_behind_them_one_try(core: Core) -> None:
+    """Regression: each of 10,000 was tried alone, twice a second, beside a search among all that wait."""
+    for number in range(20):
+        reservation(core, f"huge-{number}", "8", step=False)
+    large = reservation(core)
+    wait(core, LONG + BACKFILL_SECONDS)
+
+    assert large.earmark == "node-b"
+
+
 def test_a_reservation_that_fits_no_node_is_tried_again_though_no_other_waits(core: Core) -> None:
     huge = reservation(core, "huge", "8")
     wait(core)
