@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from faults.history import BUDGETS, Json
+from faults.history import BUDGETS, OF_DEVICES, Json
 from faults.life import EARMARK_AFTER, SCHEDULER
 from property.process import HandClock
 from tidelock.framework.config import default_configuration
@@ -121,6 +121,8 @@ def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json])
         "waiting": ledger.waiting_reservations.waiting,
         "claims": ledger.claims.in_flight,
         "holders": ledger.holdings.nodes_with_reservations(),
+        "devices": decider.objects.resource_claims.reserved,
+        "devices in flight": dict(decider.objects.resource_claims.in_flight.items()),
     }
     return left + [f"I4: {what} left of no lock: {some}" for what, some in remains.items() if some]
 
@@ -141,6 +143,7 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
         {
             "reservation_quotas": decider.objects.reservation_quotas,
             _BUDGETS: decider.objects.pod_disruption_budgets,
+            **{name: getattr(decider.objects, name) for name in OF_DEVICES},
         },
     )
     sinks: dict[str, tuple[Callable[[bytes], Any], Any]] = {
@@ -149,6 +152,10 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
         BUDGETS.plural: (decoder_of(_BUDGETS), event_handlers.others[_BUDGETS]),
         "reservationquotas": (decode_reservation_quota, event_handlers.others["reservation_quotas"]),
         "reservations": (decode_reservation, event_handlers.reservations),
+        **{
+            resource.plural: (decode, event_handlers.others[name])
+            for name, (resource, decode) in OF_DEVICES.items()
+        },
     }
     for (kind, _), state in stored.items():
         if kind in sinks:
@@ -172,6 +179,7 @@ def _standing(decider: Decider) -> dict[str, Any]:
             "node": (entry.node, entry.node_uid),
             "room": dict(entry.reserved),
             "held": dict(entry.held),
+            "devices": entry.devices,
             "used": dict(occupants.used(entry)),
             "lease": None if entry.phase in SETTLED else entry.lease,
             "hold": None if entry.phase in SETTLED else entry.hold,

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from devcluster import LocalCluster
-from faults.kinds import LEVELS
+from faults.kinds import DEVICES, LEVELS
 from faults.plan import Fault, Plan, Step
 from faults.trial import play
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.index.reserved_devices import ReservedDevices
 from tidelock.cluster.nominator import Nominator
 from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
@@ -72,6 +73,10 @@ def _answered(fate: str) -> Step:
 
 def _reservations_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Columns, "reservation", lambda *_: None)
+
+
+def _reserved_devices_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReservedDevices, "put", lambda *_: None)
 
 
 def _reservations_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,12 +238,20 @@ _RIVALS = (
     Step(1.0, "pod", {"number": 1, "cpu": "4", "requires": False, "app": "db"}),
     Step(1.0, "pod", {"number": 2, "cpu": "3", "requires": False, "app": "db"}),
 )
+_CLAIMING = (
+    _reservation(cpu="1", gpu=True),
+    *(
+        Step(5.0, "pod", {"number": number, "cpu": "1", "requires": False, "app": "db", "gpu": True})
+        for number in (1, 2)
+    ),
+)
 
 
 @pytest.mark.parametrize(
     ("plant", "broken", "steps", "faults"),
     [
         (_reservations_are_not_counted, "I1", (_LOCK, _ANOTHER), {}),
+        (_reserved_devices_are_not_counted, "I1", _CLAIMING, {}),
         (_reservations_are_forgotten_at_a_start, "I4", (_LOCK, _CRASH), {}),
         (_reservations_do_not_expire, "I5", (_LOCK, _LATER), {}),
         (_deleted_reservations_stay, "I5", (_LOCK, _DELETED), {}),
@@ -298,7 +311,7 @@ def test_a_planted_fault_is_found(
     steps: tuple[Step, ...],
     faults: dict[tuple[str, int], Fault],
 ) -> None:
-    kinds = (LEVELS.name,) if _LEVEL in steps else ()
+    kinds = (LEVELS.name,) if _LEVEL in steps else (DEVICES.name,) if steps is _CLAIMING else ()
     plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults, kinds=kinds)
 
     assert play(bare_cluster.kubeconfig, operator_identity, plan).violations == []

@@ -10,6 +10,7 @@ from faults.history import Happening, Json
 from faults.proxy import Passed, Told
 from faults.reading import (
     amounts,
+    asked_of,
     claims,
     due,
     has_taken,
@@ -141,7 +142,7 @@ class World:
         old, new = before["spec"], each.state["spec"]
         if old["owners"] != new["owners"]:
             self._edited[each.uid].append((each, before))
-        asked, has = (amounts(part.get("resources", {})) for part in (old, before.get("status", {})))
+        asked, has = amounts(asked_of(old)), amounts(before.get("status", {}).get("resources", {}))
         if has != amounts(each.state.get("status", {}).get("resources", {})):
             self._gave_back.discard(each.uid)
         elif old != new and any(units > asked.get(name, 0) for name, units in has.items()):
