@@ -1,7 +1,8 @@
-"""Finds the claims that have got devices of reservations of others.
+"""Finds the claims that have devices of reservations of others.
 
 The decisions here never do that, and admission refuses it to other programs where it is installed. All the
-same a claim can have such a device, because the API server does not compare the allocations of claims.
+same a claim can have such a device, because the API server does not compare the allocations of claims. So can
+the claim of a pod that was an owner when it got the device.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from tidelock.ledger.capacity.overcommitment import last_in_rank
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.devices import DeviceId
 from tidelock.model.meta import Key
@@ -53,6 +55,25 @@ class TakenDevices:
             while claim is not None and (losers := self._losers(claim)):
                 entry = last_in_rank(losers)
                 self._ledger.placement.lose_device(entry, losers[entry], key, now)
+        former_owners = self._ledger.holdings.former_owners
+        for entry in former_owners.take():
+            if entry.phase is Phase.BOUND:  # it gets its devices back if the binding fails
+                former_owners.add(entry)
+            elif any(self._is_beside_claims(each.id) for each in entry.devices):
+                self._leave_to_former_owners(entry, now)
+
+    def _is_beside_claims(self, device: DeviceId) -> bool:
+        """Return whether claims have a device that reservations hold."""
+        return sum(self._claims.allocated.users(device)) > len(self._claims.reserved.holders(device))
+
+    def _leave_to_former_owners(self, entry: ReservationInfo, now: float) -> None:
+        """Let a reservation wait for capacity again if the claim of a former owner has one of its devices."""
+        for claim in self._claims.all():
+            for device, other in self.by(claim):
+                if other is entry:
+                    text = f"claim {claim.key} of a former owner has device {device}"
+                    self._ledger.placement.displace(entry, reasons.WAITING, text, now)
+                    return
 
     def _losers(self, claim: ResourceClaim) -> dict[ReservationInfo, DeviceId]:
         """Return the reservations with a device that a claim has got, unless their owner has come.

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders import NOW, Json, reservation
 from devices import DRIVER, claim_template, pod_template, put, request, wanting
@@ -190,3 +191,68 @@ def test_an_answered_creation_passes_its_devices_on() -> None:
     assert status["devices"] == [FIRST]
     core.ledger.answers.withdraw("nonce")
     assert not core.objects.resource_claims.reserved
+
+
+def edited(core: DeviceCore, owner: str, **fields: Any) -> None:
+    """Name another owner in the reservation, and decide."""
+    fields = {"resources": None, "template": pod_template("gpus"), "generation": 2, "version": 9} | fields
+    core.reservation(owner=owner, status=core.status(), **fields)
+    core.decide()
+
+
+def test_a_device_in_use_by_a_former_owner_is_not_held_for_the_new_one() -> None:
+    """Guard against a promise that is empty: the reservation stayed active with a device in use."""
+    core = DeviceCore()
+    core.lock(reuse="Always")
+    core.bind(core.placed())
+    assert held(core.entry()) == {"a-0"}
+
+    edited(core, "web-9", reuse="Always")
+
+    assert held(core.entry()) == {"a-1"}
+
+
+@pytest.mark.parametrize(("devices", "left"), [(2, {"a-1"}), (1, set())])
+def test_a_reservation_that_returns_from_a_former_owner_leaves_the_device_to_its_claim(
+    devices: int, left: set[str]
+) -> None:
+    """Guard against two users of a device: its owner changed during a binding, which failed later."""
+    core = DeviceCore(devices=devices)
+    core.lock()
+    assumed = core.placed()
+    core.write(assumed)
+    edited(core, "web-9")
+    assert core.entry().phase is Phase.BOUND
+
+    core.decider.binding_failed(assumed, core.clock.now())
+    core.decide()
+
+    assert core.devices_of(assumed.pod) == {"a-0"}
+    assert held(core.entry()) == left
+    assert core.entry().violation == ""
+
+
+@pytest.mark.parametrize("owners", [["web-0"], ["web-0", "web-9"]])
+def test_an_edit_that_keeps_the_owner_keeps_the_device(owners: list[str]) -> None:
+    core = DeviceCore()
+    core.lock(reuse="Always")
+    core.bind(core.placed())
+
+    edited(core, "", owners=[{"pod": {"name": each}} for each in owners], reuse="Always", ttlSeconds=700)
+
+    assert (held(core.entry()), core.entry().phase) == ({"a-0"}, Phase.ACTIVE)
+
+
+def test_a_pod_that_is_no_longer_an_owner_by_its_labels_keeps_its_device() -> None:
+    core = DeviceCore()
+    core.lock(reuse="Always", owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    assumed = core.placed(labels={"app": "web"})
+    core.bind(assumed)
+    bound = core.cache.get(assumed.pod.uid)
+    assert bound is not None
+
+    meta = replace(bound.pod.meta, labels={"app": "db"}, resource_version="9")
+    core.event_handlers.pods.upsert(bound.pod, replace(bound.pod, metadata=meta))
+    core.decide()
+
+    assert held(core.entry()) == {"a-1"}
