@@ -277,8 +277,9 @@ LEVELS = Kind(
 
 
 def _claiming(rng: Random, number: int | None = None) -> Action:
-    """Draw a reservation for a pod with a claim to a device."""
-    action, arguments = reservation(rng, number)
+    """Draw a reservation of one of several kinds for a pod with a claim to a device."""
+    draw = rng.choice((reservation, reservation, _leased, _two_phase, _sticky, _borrowable))
+    action, arguments = draw(rng, number)
     return action, arguments | {"gpu": True}
 
 
@@ -290,7 +291,7 @@ def _claiming_pod(rng: Random, number: int | None = None) -> Action:
 DEVICES = Kind(
     "devices",
     opening=(lambda rng: _claiming(rng, 2), lambda rng: _claiming_pod(rng, 3)),
-    actions=(*(_claiming,) * 4, *(_claiming_pod,) * 5),
+    actions=(*(_claiming,) * 4, *(_claiming_pod,) * 5, *(_commit,) * 2, _hold_lease),
     watched=("resourceclaims", "resourceclaims"),
     writes=("claim", "claim", "claim"),
 )

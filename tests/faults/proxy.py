@@ -22,12 +22,13 @@ from yarl import URL
 from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
 from faults.hasty import awaiting_answer
+from faults.history import CLAIMS, OF_DEVICES
 from faults.plan import Fault
 from tidelock.model.instants import format_instant
 
 _GROUP = "tidelock.dev"
-_DEVICES = "resource.k8s.io"
-_OF_DEVICES = ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses")
+_DEVICES = CLAIMS.group
+_OF_DEVICES = tuple(resource.plural for resource, _ in OF_DEVICES.values())
 _CLUSTER_WIDE = {"nodes", "waterlevels", "resourceslices", "deviceclasses"}
 _OWN = (
     *("reservations", "reservationgroups", "reservationquotes", "reservationquotas", "reservationschedules"),

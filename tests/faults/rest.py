@@ -16,6 +16,7 @@ from tidelock.ledger.owners import occupants
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.sets.groups import GroupKey
 from tidelock.model.api.reservation import Phase
+from tidelock.model.devices import DeviceId
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.quotas import decode_reservation_quota
@@ -195,7 +196,20 @@ def _standing(decider: Decider) -> dict[str, Any]:
         f"node {name}": {kind: columns.named(amounts[row]) for kind, amounts in kinds.items()}
         for name, row in columns.row_of.items()
     }
-    return reservations | nodes
+    return reservations | nodes | _devices(decider)
+
+
+def _devices(decider: Decider) -> dict[str, Any]:
+    """Return how many claims use each device, and the reservations that hold it."""
+    claims, slices = decider.objects.resource_claims, decider.objects.resource_slices.all()
+    ids = [
+        DeviceId(each.spec.driver, each.spec.pool.name, device.name)
+        for each in slices
+        for device in each.spec.devices
+    ]
+    return {
+        f"device {each}": (claims.allocated.users(each), {*claims.reserved.holders(each)}) for each in ids
+    }
 
 
 def _plans(decider: Decider) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from faults.creations import Creations
-from faults.devices import CLAIMING, Devices
+from faults.devices import CLAIMING, Devices, claiming_template
 from faults.draws import NUMBERS
 from faults.hasty import JumpingClock
 from faults.history import BUDGETS, WORLD_LABEL, Json
@@ -219,7 +219,7 @@ class Story:
         # Admission taints every new node, and the controllers that remove the taint do not run here.
         await self.site.admin.patch(NODES.item(self.name_of(node)), {"spec": {"taints": None}})
         if self.plan.devices:
-            await self.devices.publish(self.name_of(node))
+            await self.devices.publish(node, self.name_of(node))
 
     async def resize_node(self, node: str, cpu: str) -> None:
         path = NODES.item(self.name_of(node), subresource="status")
@@ -242,10 +242,9 @@ class Story:
             if owner != "web"
             else {"selector": {"matchLabels": {"app": owner}}}
         )
-        requests = {"requests": {"cpu": wanted["cpu"]}}
-        template = {"spec": {"containers": [{"name": "main", "resources": requests}], **CLAIMING}}
+        cpu = wanted["cpu"]
         spec = {
-            **({"template": template} if "gpu" in wanted else {"resources": {"cpu": wanted["cpu"]}}),
+            **({"template": claiming_template(cpu)} if "gpu" in wanted else {"resources": {"cpu": cpu}}),
             "owners": [term],
             "retention": wanted["retention"],
             "priority": wanted["priority"],

@@ -126,12 +126,12 @@ class World:
                 self._note_edit(each, before)
         for reservation in self.reservations.values():
             uid = reservation["metadata"]["uid"]
-            for version in (reservation, *self._heard_of(uid, each.at)):
+            for version in (reservation, *self.heard_of(uid, each.at)):
                 owners = (pod for pod in self.bound_owners(version) if has_taken(version, pod))
                 self.owners[uid].update(pod["metadata"]["uid"] for pod in owners)
         return before
 
-    def _heard_of(self, uid: str, at: float) -> Iterator[Json]:
+    def heard_of(self, uid: str, at: float) -> Iterator[Json]:
         """Yield versions of a reservation with former owners, if the operator had not received the edit."""
         for edit, before in self._edited[uid]:
             told = self.told_at(edit)
