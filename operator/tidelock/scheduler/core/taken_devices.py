@@ -52,6 +52,9 @@ class TakenDevices:
         """
         for key in self.pending.take():
             claim = self._claims.get(key.name, key.namespace)
+            if claim is not None and self._waits_for_pod(claim):
+                self.pending.add(key)
+                continue
             while claim is not None and (losers := self._losers(claim)):
                 entry = last_in_rank(losers)
                 self._ledger.placement.lose_device(entry, losers[entry], key, now)
@@ -75,10 +78,19 @@ class TakenDevices:
                     self._ledger.placement.displace(entry, reasons.WAITING, text, now)
                     return
 
+    def _waits_for_pod(self, claim: ResourceClaim) -> bool:
+        """Return whether a claim has a reserved device for a pod that is not known.
+
+        The pod is gone, and the claim will be freed or deleted. Or no watch has shown the pod yet.
+        """
+        if claim.meta.controller is None or claim.allocation is None or any(self._users(claim)):
+            return False
+        return any(self._claims.reserved.holders(each.id) for each in claim.allocation.devices.results)
+
     def _losers(self, claim: ResourceClaim) -> dict[ReservationInfo, DeviceId]:
         """Return the reservations with a device that a claim has got, unless their owner has come.
 
-        A claim that is being deleted gives its devices back. Its pod, which may be an owner, can be gone.
+        A claim that is being deleted gives its devices back.
         """
         if claim.meta.deletion_timestamp is not None:
             return {}

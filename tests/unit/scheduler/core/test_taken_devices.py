@@ -37,11 +37,12 @@ class Scene(Core):
         *devices: str,
         users: tuple[str, ...] = (),
         deleted: bool = False,
+        owner: str = "",
         **result: Any,
     ) -> None:
         """Show a claim with devices by the watch, and let a step follow."""
         status = allocated(*(devices or ("gpu-0",)), users=users, **result)
-        put(self.decider.objects, resource_claim(name, status=status, deleted=deleted))
+        put(self.decider.objects, resource_claim(name, status=status, deleted=deleted, owner=owner))
         self.step()
 
     @property
@@ -92,6 +93,30 @@ def test_a_claim_that_is_being_deleted_takes_nothing() -> None:
     scene.list_all()
     scene.step()
     assert scene.lost == ""
+
+
+def test_the_claim_of_a_pod_that_is_gone_takes_nothing() -> None:
+    """Guard against a violation by the own owner, which was deleted before its binding."""
+    scene = Scene(listed=False)
+    scene.show(owner="web-0")
+    scene.list_all()
+    scene.step()
+    assert scene.lost == ""
+    put(scene.decider.objects, resource_claim("other", owner="web-0"))
+    scene.step()
+    assert scene.lost == ""
+    assert not scene.decider.taken_devices.pending
+
+
+@pytest.mark.parametrize(("name", "lost"), [("web-0", ""), ("web-1", TAKEN)])
+def test_a_claim_takes_a_device_once_its_pod_is_known(name: str, lost: str) -> None:
+    scene = Scene()
+    scene.show(owner=name)
+    assert scene.lost == ""
+    scene.add(pod(name, **claiming("other")))
+    scene.step()
+    assert scene.lost == lost
+    assert not scene.decider.taken_devices.pending
 
 
 def test_the_claim_of_a_stranger_is_no_owners() -> None:
