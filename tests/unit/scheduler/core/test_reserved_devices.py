@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from builders import NOW, Json, reservation
+from builders import NOW, Json, pod, reservation
 from devices import DRIVER, claim_template, pod_template, put, request, wanting
 from tidelock.model.api.reservation import Phase, ReservationSpec
 from unit.scheduler.device_core import DeviceCore, held
@@ -256,3 +256,36 @@ def test_a_pod_that_is_no_longer_an_owner_by_its_labels_keeps_its_device() -> No
     core.decide()
 
     assert held(core.entry()) == {"a-1"}
+
+
+@pytest.mark.parametrize(("plain", "gpu"), [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("cpu", ["1", "2"])
+@pytest.mark.parametrize("claims", [True, False])
+def test_of_reservations_for_any_pod_the_one_with_the_device_is_for_the_pod_with_a_claim(
+    plain: str, gpu: str, cpu: str, claims: bool
+) -> None:
+    """Guard against a pod that waits for the device of its own reservation, because another one fits, too."""
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    core = DeviceCore(devices=1)
+    core.reservation(plain, owners=owners, resources={"cpu": cpu})
+    core.decide()
+    core.lock(gpu, owners=owners)
+
+    if claims:
+        assert core.devices_of(core.placed(labels={"app": "web"}).pod) == {"a-0"}
+    else:
+        core.run(pod(labels={"app": "web"}))
+
+    taken = {name: core.entry(name).phase is not Phase.ACTIVE for name in (plain, gpu)}
+    assert taken == {plain: not claims, gpu: claims}
+
+
+def test_a_pod_with_a_named_reservation_of_a_device_takes_no_other_one() -> None:
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    core = DeviceCore()
+    core.lock("any", owners=owners)
+    core.lock("named")
+
+    core.placed(labels={"app": "web"})
+
+    assert (core.entry("any").phase, core.entry("named").phase) == (Phase.ACTIVE, Phase.BOUND)
