@@ -111,6 +111,12 @@ def asked_of(spec: Json) -> Json:
     return dict(container["resources"]["requests"])
 
 
+def claims_to_devices(spec: Json) -> Amounts:
+    """Return the number of claims to devices in the spec of a pod, or of a reservation, as an amount."""
+    spec = spec.get("template", {"spec": spec})["spec"]
+    return {"claims": Decimal(len(spec.get("resourceClaims", [])))}
+
+
 def expiry(reservation: Json) -> float:
     """Return when a reservation ends at the latest, by its status or a later edit."""
     spec, status = reservation["spec"], reservation.get("status", {})

@@ -176,3 +176,27 @@ def test_an_active_reservation_without_its_device_is_a_violation_at_rest(tale: C
 def test_a_reservation_with_a_device_of_another_node_is_a_violation_at_rest(tale: Claims) -> None:
     tale.holding(devices=[{"claim": "gpu", "pool": "b", "device": "gpu-0"}])
     assert broken(tale.judged_at_rest(), "lock on a holds [('b', 'gpu-0')]")
+
+
+@pytest.mark.parametrize(("also", "wrong"), [({}, False), ({"template": TEMPLATE}, True)])
+def test_an_owner_may_wait_for_a_device_that_its_reservation_does_not_hold(
+    tale: Claims, also: Json, wrong: bool
+) -> None:
+    held = HELD if also else {}
+    tale.reservation(also={"borrowable": True, **also}, **held)
+    tale.claiming("web")
+    assert ("web waits, though lock is its own" in str(tale.judged_at_rest())) is wrong
+
+
+@pytest.mark.parametrize("claims", [True, False])
+def test_a_pod_takes_a_reservation_for_its_device_beside_one_for_its_amounts(
+    tale: Claims, claims: bool
+) -> None:
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    tale.reservation("gpu", also={"template": TEMPLATE, "owners": owners}, **HELD)
+    tale.reservation("plain", also={"owners": owners})
+    (tale.claiming if claims else tale.pod)("web", "")
+    pod = tale.happenings[-1].state
+    meta = pod["metadata"] | {"annotations": {"tidelock.dev/claimed-locks": "gpu,plain"}}
+    tale.tell("pods", pod | {"metadata": meta, "spec": pod["spec"] | {"nodeName": "a"}})
+    assert ("it took gpu in vain" in str(tale.judged())) is not claims
