@@ -60,7 +60,7 @@ class TakenDevices:
                 self._ledger.placement.lose_device(entry, losers[entry], key, now)
         former_owners = self._ledger.holdings.former_owners
         for entry in former_owners.take():
-            if entry.phase is Phase.BOUND:  # it gets its devices back if the binding fails
+            if entry.devices and entry.phase is Phase.BOUND:  # it gets them back if the binding fails
                 former_owners.add(entry)
             elif any(self._is_beside_claims(each.id) for each in entry.devices):
                 self._leave_to_former_owners(entry, now)

@@ -232,6 +232,17 @@ def test_a_reservation_that_returns_from_a_former_owner_leaves_the_device_to_its
     assert core.entry().violation == ""
 
 
+def test_a_reservation_that_is_deleted_during_the_binding_of_a_former_owner_is_forgotten() -> None:
+    core = DeviceCore()
+    core.lock()
+    assumed = core.placed()
+    edited(core, "web-9")
+    core.event_handlers.reservations.remove(core.entry().reservation)
+    core.decide()
+    core.bind(assumed)
+    assert not core.ledger.holdings.former_owners
+
+
 @pytest.mark.parametrize("owners", [["web-0"], ["web-0", "web-9"]])
 def test_an_edit_that_keeps_the_owner_keeps_the_device(owners: list[str]) -> None:
     core = DeviceCore()
