@@ -72,11 +72,11 @@ class TakenDevices:
     def _leave_to_former_owners(self, entry: ReservationInfo, now: float) -> None:
         """Let a reservation wait for capacity again if the claim of a former owner has one of its devices."""
         for claim in self._claims.all():
-            for device, other in self.by(claim):
-                if other is entry:
-                    text = f"claim {claim.key} of a former owner has device {device}"
-                    self._ledger.placement.displace(entry, reasons.WAITING, text, now)
-                    return
+            losers = {} if self._waits_for_pod(claim) else self._losers(claim)
+            if entry in losers:
+                text = f"claim {claim.key} of a former owner has device {losers[entry]}"
+                self._ledger.placement.displace(entry, reasons.WAITING, text, now)
+                return
 
     def _waits_for_pod(self, claim: ResourceClaim) -> bool:
         """Return whether a claim has a reserved device for a pod that is not known.

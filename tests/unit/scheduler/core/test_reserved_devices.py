@@ -232,6 +232,20 @@ def test_a_reservation_that_returns_from_a_former_owner_leaves_the_device_to_its
     assert core.entry().violation == ""
 
 
+def test_the_claim_of_a_former_owner_that_is_gone_keeps_no_device() -> None:
+    core = DeviceCore()
+    core.lock(reuse="Always")
+    assumed = core.placed()
+    core.bind(assumed)
+    bound = core.cache.get(assumed.pod.uid)
+    assert bound is not None
+    core.event_handlers.pods.remove(bound.pod)
+
+    edited(core, "web-9", reuse="Always")
+
+    assert held(core.entry()) == {"a-0"}
+
+
 def test_a_reservation_that_is_deleted_during_the_binding_of_a_former_owner_is_forgotten() -> None:
     core = DeviceCore()
     core.lock()
