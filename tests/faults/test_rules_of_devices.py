@@ -31,8 +31,7 @@ class Claims(Tale):
 
     def waiting(self, reason: str, owner: str = "web") -> None:
         """Let the reservation lose its device."""
-        lost = {"devices": None, "reason": reason, "phase": "Pending"}
-        self.holding(owner=owner, **lost)
+        self.holding(owner=owner, devices=None, reason=reason, phase="Pending")
 
     def claiming(self, name: str, node: str = "") -> None:
         """Add a pod with a claim."""
