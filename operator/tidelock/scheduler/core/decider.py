@@ -253,6 +253,7 @@ class Decider:
             None if "earmarks" in parts else self._backfill.next_due(),
             self.pod_scheduler.next_due(),
             reservations.next_wake(),
+            self.taken_devices.next_due(),
             *parts.next_due(),
         )
 

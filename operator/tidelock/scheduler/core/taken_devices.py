@@ -23,6 +23,12 @@ from tidelock.model.resource_claims import AllocatedDevice, ResourceClaim
 from tidelock.model.work_queue import WorkQueue
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
 
+UNKNOWN_SECONDS = 10.0
+"""Time for which a claim with a reserved device may have a pod that is not known.
+
+Claims of pods that are gone are freed within seconds.
+"""
+
 
 class TakenDevices:
     """Compares allocations with the devices that reservations hold.
@@ -43,6 +49,7 @@ class TakenDevices:
         self._claims = objects.resource_claims
         self._slices = objects.resource_slices
         self.pending = WorkQueue[Key]()
+        self._unclear: dict[Key, float] = {}  # since when claims of unknown pods wait
         self._claims.on_change(self._allocated)
 
     def settle(self, now: float) -> None:
@@ -52,9 +59,11 @@ class TakenDevices:
         """
         for key in self.pending.take():
             claim = self._claims.get(key.name, key.namespace)
-            if claim is not None and self._waits_for_pod(claim):
+            waits = claim is not None and self._waits_for_pod(claim)
+            if waits and now < self._unclear.setdefault(key, now) + UNKNOWN_SECONDS:
                 self.pending.add(key)
                 continue
+            self._unclear.pop(key, None)
             while claim is not None and (losers := self._losers(claim)):
                 entry = last_in_rank(losers)
                 self._ledger.placement.lose_device(entry, losers[entry], key, now)
@@ -64,6 +73,10 @@ class TakenDevices:
                 former_owners.add(entry)
             elif any(self._is_beside_claims(each.id) for each in entry.devices):
                 self._leave_to_former_owners(entry, now)
+
+    def next_due(self) -> float | None:
+        """Return the instant at which the first claim of an unknown pod counts as that of a stranger."""
+        return min(self._unclear.values()) + UNKNOWN_SECONDS if self._unclear else None
 
     def _is_beside_claims(self, device: DeviceId) -> bool:
         """Return whether claims have a device that reservations hold."""
@@ -81,7 +94,7 @@ class TakenDevices:
     def _waits_for_pod(self, claim: ResourceClaim) -> bool:
         """Return whether a claim has a reserved device for a pod that is not known.
 
-        The pod is gone, and the claim will be freed or deleted. Or no watch has shown the pod yet.
+        The pod is gone, and the claim will be freed or deleted. Or another scheduler will bind the pod soon.
         """
         if claim.meta.controller is None or claim.allocation is None or any(self._users(claim)):
             return False

@@ -8,6 +8,7 @@ from builders import NAMESPACE, NOW, Json, node, pod
 from devices import DRIVER, allocated, claiming, device, device_slice, put, resource_claim
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
+from tidelock.scheduler.core.taken_devices import UNKNOWN_SECONDS
 from unit.scheduler.machinery import HELD, Core
 
 TAKEN = f"claim {NAMESPACE}/other took device {DRIVER}/a/gpu-0 reserved on node-a"
@@ -117,6 +118,17 @@ def test_a_claim_takes_a_device_once_its_pod_is_known(name: str, lost: str) -> N
     scene.step()
     assert scene.lost == lost
     assert not scene.decider.taken_devices.pending
+
+
+def test_a_claim_takes_a_device_if_its_pod_stays_unknown() -> None:
+    scene = Scene()
+    scene.show(owner="web-1")
+    assert scene.decider.next_due() == NOW + UNKNOWN_SECONDS
+    scene.clock.advance(UNKNOWN_SECONDS)
+    scene.step()
+    assert scene.lost == TAKEN
+    assert not scene.decider.taken_devices.pending
+    assert scene.decider.taken_devices.next_due() is None
 
 
 def test_the_claim_of_a_stranger_is_no_owners() -> None:
