@@ -57,6 +57,7 @@ class TakenDevices:
 
         Of several with shares of a device, the lowest priority comes first, then the newest.
         """
+        self._settle_former_owners(now)
         for key in self.pending.take():
             claim = self._claims.get(key.name, key.namespace)
             waits = claim is not None and self._waits_for_pod(claim)
@@ -67,16 +68,27 @@ class TakenDevices:
             while claim is not None and (losers := self._losers(claim)):
                 entry = last_in_rank(losers)
                 self._ledger.placement.lose_device(entry, losers[entry], key, now)
-        former_owners = self._ledger.holdings.former_owners
-        for entry in former_owners.take():
-            if entry.devices and entry.phase is Phase.BOUND:  # it gets them back if the binding fails
-                former_owners.add(entry)
-            elif any(self._is_beside_claims(each.id) for each in entry.devices):
-                self._leave_to_former_owners(entry, now)
+            if claim is not None and any(entry.phase is Phase.BOUND for _, entry in self.by(claim)):
+                self.pending.add(key)  # the reservation gets its devices back if the binding fails
 
     def next_due(self) -> float | None:
         """Return the instant at which the first claim of an unknown pod counts as that of a stranger."""
         return min(self._unclear.values()) + UNKNOWN_SECONDS if self._unclear else None
+
+    def _settle_former_owners(self, now: float) -> None:
+        """Leave devices to the claims of former owners, once these are bound or have failed to."""
+        former_owners = self._ledger.holdings.former_owners
+        for entry in former_owners.take():
+            if entry.devices and (entry.phase is Phase.BOUND or self._is_in_flight(entry)):
+                former_owners.add(entry)
+            elif any(self._is_beside_claims(each.id) for each in entry.devices):
+                self._leave_to_former_owners(entry, now)
+
+    def _is_in_flight(self, entry: ReservationInfo) -> bool:
+        """Return whether a pod that is being bound gets a device of a reservation."""
+        held = {each.id for each in entry.devices}
+        allocations = (allocation for _, allocation in self._claims.in_flight.items())
+        return any(each.id in held for allocation in allocations for each in allocation.devices.results)
 
     def _is_beside_claims(self, device: DeviceId) -> bool:
         """Return whether claims have a device that reservations hold."""

@@ -9,6 +9,7 @@ from devices import DRIVER, allocated, claiming, device, device_slice, put, reso
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.core.taken_devices import UNKNOWN_SECONDS
+from unit.scheduler.device_core import DeviceCore
 from unit.scheduler.machinery import HELD, Core
 
 TAKEN = f"claim {NAMESPACE}/other took device {DRIVER}/a/gpu-0 reserved on node-a"
@@ -174,3 +175,18 @@ def test_a_claim_with_several_devices_takes_the_capacity_once() -> None:
     scene.show("other", "gpu-1", "gpu-0")
     assert scene.lost == TAKEN
     assert scene.clock.now() == NOW
+
+
+def test_a_claim_that_took_a_device_during_a_binding_is_named_once_the_binding_has_failed() -> None:
+    core = DeviceCore(devices=1)
+    entry = core.lock()
+    assumed = core.placed()
+    put(core.objects, resource_claim("other", status=allocated("a-0")))
+    core.decide()
+    assert entry.phase is Phase.BOUND
+
+    core.decider.binding_failed(assumed, core.clock.now())
+    core.decide()
+
+    assert (entry.phase, entry.violation) == (Phase.PENDING, TAKEN.replace("gpu-0", "a-0"))
+    assert not core.decider.taken_devices.pending
