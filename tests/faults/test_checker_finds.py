@@ -21,6 +21,7 @@ from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import answers, ledger, reservation_info
 from tidelock.ledger.capacity import sharing
+from tidelock.ledger.capacity.placement import Placement
 from tidelock.ledger.lifecycle import choices, deadlines
 from tidelock.ledger.lifecycle.leases import LeaseState
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
@@ -77,6 +78,10 @@ def _reservations_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _reserved_devices_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReservedDevices, "put", lambda *_: None)
+
+
+def _former_owners_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Placement, "_note_former_owners", lambda *_: None)
 
 
 def _reservations_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,12 +243,15 @@ _RIVALS = (
     Step(1.0, "pod", {"number": 1, "cpu": "4", "requires": False, "app": "db"}),
     Step(1.0, "pod", {"number": 2, "cpu": "3", "requires": False, "app": "db"}),
 )
-_CLAIMING = (
-    _reservation(cpu="1", gpu=True),
-    *(
-        Step(5.0, "pod", {"number": number, "cpu": "1", "requires": False, "app": "db", "gpu": True})
-        for number in (1, 2)
-    ),
+_CLAIMERS = [
+    Step(5.0, "pod", {"number": number, "cpu": "1", "requires": False, "app": "db", "gpu": True})
+    for number in range(3)
+]
+_CLAIMING = (_reservation(cpu="1", gpu=True), *_CLAIMERS[1:])
+_FORMER_OWNER = (
+    _reservation(cpu="1", gpu=True, also={"reuse": "Always"}),
+    _CLAIMERS[0],
+    Step(5.0, "edit lock", {"number": 0, "spec": {"owners": [{"pod": {"name": "web-3"}}]}}),
 )
 
 
@@ -252,6 +260,7 @@ _CLAIMING = (
     [
         (_reservations_are_not_counted, "I1", (_LOCK, _ANOTHER), {}),
         (_reserved_devices_are_not_counted, "I1", _CLAIMING, {}),
+        (_former_owners_are_not_noted, "I1", _FORMER_OWNER, {}),
         (_reservations_are_forgotten_at_a_start, "I4", (_LOCK, _CRASH), {}),
         (_reservations_do_not_expire, "I5", (_LOCK, _LATER), {}),
         (_deleted_reservations_stay, "I5", (_LOCK, _DELETED), {}),
@@ -311,8 +320,9 @@ def test_a_planted_fault_is_found(
     steps: tuple[Step, ...],
     faults: dict[tuple[str, int], Fault],
 ) -> None:
-    kinds = (LEVELS.name,) if _LEVEL in steps else (DEVICES.name,) if steps is _CLAIMING else ()
-    plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults, kinds=kinds)
+    claims = any("gpu" in step.arguments for step in steps)
+    kinds = [kind.name for kind, drawn in ((LEVELS, _LEVEL in steps), (DEVICES, claims)) if drawn]
+    plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults, kinds=tuple(kinds))
 
     assert play(bare_cluster.kubeconfig, operator_identity, plan).violations == []
     plant(monkeypatch)
