@@ -99,7 +99,7 @@ class TakenDevices:
         for claim in self._claims.all():
             losers = {} if self._waits_for_pod(claim) else self._losers(claim)
             if entry in losers:
-                text = f"claim {claim.key} of a former owner has device {losers[entry]}"
+                text = f"device {losers[entry]} is allocated to claim {claim.key}, which is no owner's"
                 self._ledger.placement.displace(entry, reasons.WAITING, text, now)
                 return
 
