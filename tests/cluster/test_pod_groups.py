@@ -10,10 +10,13 @@ from cluster.api import Api, Manifest
 from cluster.crds import install_crds
 from cluster.live import Live, Pod, condition
 from cluster.operator_process import OperatorProcess
+from cluster.versions import needs
 from cluster.world import SCHEDULER, World
 from devcluster import LocalCluster, start_cluster
 from devcluster.identity import OVERLAYS, operator_kubeconfig
 from tidelock.kube.client import PODGROUPS
+
+pytestmark = needs("1.37", "PodGroups of v1beta1")
 
 GATES = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true")
 CONFIGURATION = {

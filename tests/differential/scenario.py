@@ -1,5 +1,6 @@
-"""The objects of a scenario."""
+"""The objects of a scenario, and the scenarios to play."""
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,3 +36,15 @@ class Scenario:
     def name(self) -> str:
         """The value of the label on all its objects."""
         return f"s{self.seed}"
+
+
+def batches(default: str, at_once: int) -> list[range]:
+    """Return the seeds that TIDELOCK_SEEDS selects, such as `0-31` or `17`, in batches to play at once."""
+    first, _, last = os.environ.get("TIDELOCK_SEEDS", default).partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    return [seeds[start : start + at_once] for start in range(0, len(seeds), at_once)]
+
+
+def name_of(seeds: range) -> str:
+    """Return the name of a batch."""
+    return f"{seeds[0]}-{seeds[-1]}"

@@ -4,30 +4,28 @@ TIDELOCK_SEEDS selects the scenarios to play: `0-15` by default, or a single one
 """
 
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
 import pytest
 
-from builders import NOW, encode
+from builders import NOW
 from devcluster import LocalCluster
 from differential.device_scenarios import DeviceScenario
 from differential.profiles import DEVICES
-from differential.scenario import SCENARIO, Json
-from differential.test_devices import World, exact
+from differential.scenario import SCENARIO, Json, batches, name_of
+from differential.test_devices import World, exact, unbound
+from differential.upstream import Decision, upstream
 from tidelock.framework.api import Code
-from tidelock.kube.client import PODS, KubeClient
-from tidelock.kube.config import load_connection
-from tidelock.model.pods import Pod, decode_pod
+from tidelock.model.pods import Pod
 from tidelock.model.resource_claims import FOR_EXTENDED_RESOURCES, ResourceClaim
 from tidelock.plugins.dynamic_resources.claim_writer import ReservedClaims
-from tidelock.scheduler.informers.informers import OTHERS
 
 _DEFAULT_SEEDS = "0-15"
+_SCENARIOS_AT_ONCE = 16
 _PODS = 3
-_CLAIMS = OTHERS["resource_claims"][0]
 
 
 class ExtendedScenario(DeviceScenario):
@@ -107,10 +105,9 @@ def _pod(made: DeviceScenario, rng: Random, number: int, resources: list[str]) -
     return {"metadata": {"name": f"pod-{number}", "namespace": made.name}, "spec": spec}, claims
 
 
-def _differences(world: World, pod: Pod, decision: Json, made: Mapping[str, Json]) -> Iterable[str]:
-    judged = world.scene.judging(world.plugin, pod)
-    mine = {name for name in judged.fitting if name.startswith(f"{pod.meta.namespace}-")}
-    node_name = decision["spec"].get("nodeName", "")
+def _differences(world: World, pod: Pod, decision: Decision, made: Mapping[str, Json]) -> Iterable[str]:
+    judged, mine = world.judge(pod)
+    node_name = decision.node_name
     if not node_name or node_name not in mine:
         if mine or node_name:
             yield f"bound to {node_name or 'no node'}, and fits {sorted(mine)}"
@@ -120,7 +117,7 @@ def _differences(world: World, pod: Pod, decision: Json, made: Mapping[str, Json
     assert world.plugin.reserve(judged.state, pod, node_name, NOW).ok
     reserved = judged.state.read(ReservedClaims)
     own = None if reserved is None else reserved.own
-    theirs = decision["status"].get("extendedResourceClaimStatus")
+    theirs = _claim_status(decision)
     if reserved is None or own is None or theirs is None:
         if own is not None or theirs is not None:
             yield f"on {node_name}: {theirs}, here: {own}"
@@ -158,41 +155,44 @@ def _requests(claim: ResourceClaim) -> list[Json]:
     ]
 
 
+def _claim_status(decision: Decision) -> Json | None:
+    """Return the part of a pod's status that names the claim for its extended resources."""
+    found: Json | None = json.loads(decision.raw)["status"].get("extendedResourceClaimStatus")
+    return found
+
+
+def _for_resources(claims: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the claims that were made for extended resources."""
+    return {
+        name: claim
+        for name, claim in claims.items()
+        if FOR_EXTENDED_RESOURCES in claim["metadata"].get("annotations", {})
+    }
+
+
 @pytest.mark.timeout(300)
-async def test_extended_resources_become_the_same_claims(scheduled_cluster: LocalCluster) -> None:
-    first, _, last = os.environ.get("TIDELOCK_SEEDS", _DEFAULT_SEEDS).partition("-")
+@pytest.mark.parametrize("seeds", batches(_DEFAULT_SEEDS, _SCENARIOS_AT_ONCE), ids=name_of)
+async def test_extended_resources_become_the_same_claims(
+    scheduled_cluster: LocalCluster, seeds: Sequence[int]
+) -> None:
     found: list[str] = []
-    bound = refused = backed = 0
-    client = KubeClient(load_connection(scheduled_cluster.kubeconfig), user_agent="differential")
-    async with client:
-        world = World(client, [make_scenario(seed) for seed in range(int(first), int(last or first) + 1)])
-        await world.build()
+    counts: Counter[str] = Counter()
+    async with upstream(scheduled_cluster) as kube_scheduler:
+        world = World(kube_scheduler, [make_scenario(seed) for seed in seeds])
         try:
+            await world.build()
             for number in range(_PODS):
-                await world.create(
-                    _CLAIMS, [claim for each in world.scenarios for claim in each.pods[number][1]]
-                )
-                await world.learn()
-                await world.create(PODS, [each.pods[number][0] for each in world.scenarios])
-                decisions = await world.decided({(each.name, f"pod-{number}") for each in world.scenarios})
-                claims = [json.loads(raw) for raw in await world.read(_CLAIMS)]
+                decisions, claims = await world.decide(number), await world.claims()
                 for scenario in world.scenarios:
-                    decision = decisions[scenario.name, f"pod-{number}"]
-                    bound += bool(decision["spec"].get("nodeName"))
-                    refused += not decision["spec"].get("nodeName")
-                    backed += "extendedResourceClaimStatus" in decision["status"]
-                    spec = scenario.pods[number][0] | {"metadata": decision["metadata"]}
-                    made = {
-                        each["metadata"]["name"]: each
-                        for each in claims
-                        if each["metadata"]["namespace"] == scenario.name
-                        and FOR_EXTENDED_RESOURCES in each["metadata"].get("annotations", {})
-                    }
+                    decision, made = decisions[scenario.name], _for_resources(claims[scenario.name])
+                    backed = _claim_status(decision) is not None
+                    counts["backed" if backed else "bound" if decision.node_name else "refused"] += 1
                     where = f"TIDELOCK_SEEDS={scenario.seed}, pod {number}"
-                    differences = _differences(world, decode_pod(encode(spec)), decision, made)
+                    differences = _differences(world, unbound(decision), decision, made)
                     found += [f"{where}: {each}" for each in differences]
         finally:
             await world.clear()
     assert not found, f"{len(found)} differences\n" + "\n\n".join(found[:10])
-    print(f"{bound} bound, {backed} of them with a claim of their own, {refused} refused")  # noqa: T201 -- with -s
-    assert len(world.scenarios) < 10 or min(backed, refused, bound - backed) > 0
+    print(dict(counts))  # noqa: T201 -- shown with -s
+    drawn = min(counts["backed"], counts["bound"], counts["refused"])
+    assert drawn > 0 or len(seeds) < _SCENARIOS_AT_ONCE

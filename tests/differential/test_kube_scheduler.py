@@ -4,7 +4,6 @@ TIDELOCK_SEEDS selects the scenarios to play: `0-511` by default, or a single on
 """
 
 import json
-import os
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from devcluster import LocalCluster
 from differential.comparison import differences
 from differential.profiles import configuration
+from differential.scenario import batches, name_of
 from differential.scenarios import make_scenario
 from differential.tidelock_side import TidelockSide
 from differential.upstream import upstream
@@ -25,14 +25,8 @@ _PODS_A_SCENARIO = 3
 _SHOWN = 20
 
 
-def _batches() -> list[range]:
-    first, _, last = os.environ.get("TIDELOCK_SEEDS", _DEFAULT_SEEDS).partition("-")
-    seeds = range(int(first), int(last or first) + 1)
-    return [seeds[start : start + _SCENARIOS_AT_ONCE] for start in range(0, len(seeds), _SCENARIOS_AT_ONCE)]
-
-
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("seeds", _batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+@pytest.mark.parametrize("seeds", batches(_DEFAULT_SEEDS, _SCENARIOS_AT_ONCE), ids=name_of)
 async def test_every_decision_agrees_with_kube_scheduler(
     scheduled_cluster: LocalCluster, seeds: Sequence[int]
 ) -> None:

@@ -88,13 +88,13 @@ class Upstream:
 
     async def build(self, scenarios: Sequence[Scenario]) -> None:
         """Create everything except the pods in `wanting`, and wait until the scheduler knows it."""
-        await self._all(self._create, _NAMESPACES, (each for s in scenarios for each in s.namespaces))
-        await self._all(self._create, _SERVICES, (each for s in scenarios for each in s.services))
-        await self._all(self._create, _VOLUMES, (each for s in scenarios for each in s.volumes))
-        await self._all(self._create, _CLAIMS, (each for s in scenarios for each in s.claims))
-        await self._all(self._create, _CSI_NODES, (each for s in scenarios for each in s.csi_nodes))
+        await self.create(_NAMESPACES, (each for s in scenarios for each in s.namespaces))
+        await self.create(_SERVICES, (each for s in scenarios for each in s.services))
+        await self.create(_VOLUMES, (each for s in scenarios for each in s.volumes))
+        await self.create(_CLAIMS, (each for s in scenarios for each in s.claims))
+        await self.create(_CSI_NODES, (each for s in scenarios for each in s.csi_nodes))
         await self._all(self._create_node, NODES, (each for s in scenarios for each in s.nodes))
-        await self._all(self._create, PODS, (each for s in scenarios for each in s.residents))
+        await self.create(PODS, (each for s in scenarios for each in s.residents))
         await self._all(self._report, PODS, (each for s in scenarios for each in s.residents))
         await self._all(self._delete, PODS, _leaving(scenarios))
         await self._until_known(sum(len(each.nodes) for each in scenarios), scenarios[0].name)
@@ -105,7 +105,7 @@ class Upstream:
         self._rounds += 1
         for pod in wanted.values():
             pod["metadata"].setdefault("labels", {})[_ROUND] = str(self._rounds)
-        await self._all(self._create, PODS, wanted.values())
+        await self.create(PODS, wanted.values())
         decided: dict[str, tuple[bytes, str, str]] = {}
         async with asyncio.timeout(_DECISION_SECONDS):
             while len(decided) < len(wanted):
@@ -125,11 +125,21 @@ class Upstream:
         names = [each["metadata"]["name"] for scenario in scenarios for each in scenario.namespaces]
         for resource in (PODS, _SERVICES):
             for name in names:
-                await self._clear(resource.collection(name))
-        await self._clear(f"{NODES.collection()}?labelSelector={SCENARIO}")
+                await self.delete_all(resource.collection(name))
+        await self.delete_all(f"{NODES.collection()}?labelSelector={SCENARIO}")
 
-    async def _clear(self, path: str) -> None:
+    async def delete_all(self, path: str) -> None:
+        """Delete the objects that a collection has at once."""
         await self._client.request("DELETE", path, timeout=_DECISION_SECONDS)
+
+    async def create(self, resource: ApiResource, objects: Iterable[Json]) -> None:
+        """Create objects."""
+        await self._all(self._create, resource, objects)
+
+    async def create_nodes(self, nodes: Sequence[Json], namespace: str) -> None:
+        """Create nodes, and wait until the scheduler knows them. All other nodes must be gone by then."""
+        await self._all(self._create_node, NODES, nodes)
+        await self._until_known(len(nodes), namespace)
 
     async def _until_known(self, nodes: int, namespace: str) -> None:
         """Create impossible pods until a refusal counts all nodes, and none of the batch before."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from faults.answering import Answering, answered
 from faults.choices import Choices
+from faults.claiming import Claiming
 from faults.deadlines import Deadlines
 from faults.gangs import Gangs
 from faults.history import Happening, Json
@@ -62,7 +63,7 @@ class Checker:
             rule(self._world)
             for rule in (
                 *(Deadlines, Leases, Holds, Gangs, Choices, Sharing),
-                *(Usage, Quoting, Windows, Schedules, Moves, Answering),
+                *(Usage, Quoting, Windows, Schedules, Moves, Answering, Claiming),
             )
         ]
 

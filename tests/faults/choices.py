@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from faults.history import Happening, Json
-from faults.reading import Amounts, claims, is_for_any, owns, requests, room_of, total
+from faults.reading import Amounts, claims, claims_to_devices, is_for_any, owns, requests, room_of, total
 from faults.world import World
 
 
@@ -51,12 +51,11 @@ class Choices:
             # A reservation on a disturbed node may have moved, and its status may not say so yet.
             there = status.get("nodeName", node_name) in {node_name, *self._world.disturbed}
             self._world.expect(there, f"I2: {each}: it took a lock on {status.get('nodeName')}")
-            others = total(
-                room_of(other) for other in taken if other is not reservation and "status" in other
-            )
+            others = [other for other in taken if other is not reservation and "status" in other]
+            room = total(room_of(other) | claims_to_devices(other["spec"]) for other in others)
             # The loan of one reservation may move to another, so that a pod may need both.
             lent = any(other["spec"].get("borrowable") for other in taken)
-            needless = _covers(others, requests(pod)) and not lent
+            needless = _covers(room, requests(pod) | claims_to_devices(pod["spec"])) and not lent
             self._world.expect(not needless, f"I2: {each}: it took {reservation['metadata']['name']} in vain")
 
 

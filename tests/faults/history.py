@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -16,6 +16,7 @@ from tidelock.kube.client import (
     RESERVATIONS,
     RESERVATIONSCHEDULES,
     WATERLEVELS,
+    ApiResource,
     KubeClient,
     Params,
 )
@@ -32,6 +33,12 @@ RESOURCES = (
     *(RESERVATIONQUOTES, RESERVATIONQUOTAS, RESERVATIONSCHEDULES, BUDGETS, WATERLEVELS),
 )
 """Resources that the operator watches or writes."""
+OF_DEVICES = {
+    name: OTHERS[name]
+    for name in ("resource_claims", "resource_claim_templates", "resource_slices", "device_classes")
+}
+"""Those of runs with devices, with their decoders, by their field of Objects."""
+CLAIMS, CLAIM_TEMPLATES, SLICES, CLASSES = (resource for resource, _ in OF_DEVICES.values())
 
 _SILENCE = 36000.0  # seconds of the loop, as no fault is planned for these watches
 
@@ -129,7 +136,12 @@ class Record:
 
 @asynccontextmanager
 async def recording(
-    client: KubeClient, world: str, clock: Callable[[], float], *, lasting: bool = False
+    client: KubeClient,
+    world: str,
+    clock: Callable[[], float],
+    resources: Sequence[ApiResource] = RESOURCES,
+    *,
+    lasting: bool = False,
 ) -> AsyncIterator[Record]:
     """Record the events of a world while the context lasts, with the clock of its operator.
 
@@ -137,7 +149,7 @@ async def recording(
     """
     record = Record(clock)
     followers = []
-    for resource in RESOURCES:
+    for resource in resources:
         path = resource.collection(world)
         selector = {} if resource.namespaced else {"labelSelector": f"{WORLD_LABEL}={world}"}
         listed = json.loads(await client.get(path, selector))
@@ -201,6 +213,8 @@ def _gist(kind: str, state: Json) -> str:
         return " ".join([f"{cpu} cpu on {spec.get('nodeName', '')!r}{leaving}", *marks])
     if kind == BUDGETS.plural:
         return f"{spec['minAvailable']} at least, allows {status.get('disruptionsAllowed')}"
+    if kind == CLAIMS.plural:
+        return f"has {devices_of(state)} for {[user['name'] for user in status.get('reservedFor', [])]}"
     if kind != "reservations":
         return f"{spec}: {status.get('phase', '')} {told(state)}"
     conditions: dict[str, Json] = {each["type"]: each for each in status.get("conditions", [])}
@@ -216,6 +230,12 @@ def _gist(kind: str, state: Json) -> str:
             moves["message"] if moves.get("status") == "False" else "",
         ]
     )
+
+
+def devices_of(claim: Json) -> list[tuple[str, str]]:
+    """Return pool and name of each device that a claim has."""
+    results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+    return [(each["pool"], each["device"]) for each in results]
 
 
 def told(state: Json) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 It deletes reservations with the group or schedule that made them. It ends pods that were evicted, or that
 have run for their declared time. It replaces pods of the StatefulSet, and it updates the statuses of budgets.
+It makes the claims of pods, and frees the devices of claims without a pod.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
-from faults.history import BUDGETS, Json, Record
+from faults.history import BUDGETS, CLAIMS, Json, Record
 from faults.reading import controller_of, is_bound, is_leaving, says, selects
 from faults.story import RUN_SECONDS, Story
 from tidelock.kube.client import PODS, RESERVATIONGROUPS, RESERVATIONSCHEDULES
@@ -59,6 +60,7 @@ class Household:
     def _work(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield all work that is known to be pending now."""
         current, now = self._record.current(), self._story.clock.now()
+        yield from self._claim_work(current)
         owners = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind in _OWNERS}
         for (kind, name), state in current.items():
             meta = state["metadata"]
@@ -74,6 +76,15 @@ class Household:
                 yield partial(self._story.delete_pod, PODS.item(name, self._story.world), 0)
             elif kind == "pods" and _is_to_start(state):
                 yield partial(self._story.start_pod, name)
+
+    def _claim_work(self, current: Mapping[tuple[str, str], Json]) -> Iterator[Callable[[], Awaitable[None]]]:
+        """Yield the work of the controllers of claims."""
+        pods = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind == "pods"}
+        for (kind, _), state in current.items():
+            if kind == CLAIMS.plural and controller_of(state)["uid"] not in pods:
+                yield partial(self._story.devices.end_claim, state)
+            elif kind == "pods" and _lacks_claims(state):
+                yield partial(self._story.devices.create_claim, state)
 
     def _has_ended(self, pod: Json) -> bool:
         """Return whether the grace period of a leaving pod is over."""
@@ -102,6 +113,11 @@ def _is_over(pod: Json, now: float) -> bool:
         return "tidelock.dev/borrows" in annotations or RUN_SECONDS in annotations
     passes = RUN_SECONDS in annotations and started is not None
     return passes and parse_instant(started) + int(annotations[RUN_SECONDS]) <= now
+
+
+def _lacks_claims(pod: Json) -> bool:
+    wanted = "resourceClaims" in pod["spec"] and "resourceClaimStatuses" not in pod["status"]
+    return wanted and not is_leaving(pod)
 
 
 def _is_to_be_replaced(pod: Json) -> bool:

@@ -275,6 +275,30 @@ LEVELS = Kind(
 )
 """WaterLevels, which Kopf watches. A share of the runs has them in addition to all other kinds."""
 
+
+def _claiming(rng: Random, number: int | None = None) -> Action:
+    """Draw a reservation of one of several kinds for a pod with a claim to a device."""
+    draw = rng.choice((reservation, reservation, _leased, _two_phase, _sticky, _borrowable))
+    action, arguments = draw(rng, number)
+    return action, arguments | {"gpu": True}
+
+
+def _claiming_pod(rng: Random, number: int | None = None) -> Action:
+    action, arguments = pod(rng, number)
+    return action, arguments | {"gpu": True}
+
+
+DEVICES = Kind(
+    "devices",
+    opening=(lambda rng: _claiming(rng, 2), lambda rng: _claiming_pod(rng, 3)),
+    actions=(*(_claiming,) * 4, *(_claiming_pod,) * 5, *(_commit,) * 2, _hold_lease),
+    watched=("resourceclaims", "resourceclaims"),
+    writes=("claim", "claim", "claim"),
+)
+"""Pods with resource claims, and reservations that hold devices for them. A share of the runs has them in
+addition to other kinds.
+"""
+
 KINDS = {
     kind.name: kind
     for kind in (

@@ -14,7 +14,7 @@ from typing import Any
 import kopf
 
 from faults.hasty import JumpingClock
-from faults.history import BUDGETS
+from faults.history import BUDGETS, OF_DEVICES
 from isolating import Isolating
 from tidelock.binders.answering import CreationDesk
 from tidelock.framework.config import default_configuration
@@ -95,8 +95,9 @@ class Life:
         *,
         keys: Sequence[bytes] = (),
         levels: bool = False,
+        devices: bool = False,
     ) -> None:
-        """Wire the parts, with the keys of answers, and with those for WaterLevels if there are `levels`."""
+        """Wire the parts, with the keys of answers, and those for WaterLevels and devices."""
         self.clock = clock
         configuration = default_configuration(SCHEDULER, BUILTINS)
         self._client = KubeClient(
@@ -159,6 +160,7 @@ class Life:
             {
                 _QUOTAS: decider.objects.reservation_quotas,
                 _BUDGETS: decider.objects.pod_disruption_budgets,
+                **{name: getattr(decider.objects, name) for name in OF_DEVICES if devices},
             },
         )
         event_handlers = self.event_handlers
@@ -175,6 +177,11 @@ class Life:
                 (RESERVATIONSCHEDULES, decode_schedule, self.schedules),
             )
         }
+        for name, (resource, decode) in OF_DEVICES.items() if devices else ():
+            sink = event_handlers.others[name]
+            self._reflectors[resource.plural] = Reflector(
+                self._client, resource, decode, sink, rng=rng, settings=_WATCHES
+            )
 
         self._load = LoadLoop(
             self._client,

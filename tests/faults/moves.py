@@ -246,6 +246,7 @@ class Moves:
             if (
                 priority > reservation["spec"].get("priority", 0)
                 or reservation["metadata"]["uid"] == each.uid
+                or "template" in reservation["spec"]  # it may wait for a device
             ):
                 continue
             here = (

@@ -116,7 +116,7 @@ class ApiOutages:
 
     async def _until_followed(self) -> None:
         """Wait until the record follows all kinds that the API server knows."""
-        there = {resource.plural for resource in RESOURCES} - self._removed
+        there = {resource.plural for resource in self._story.plan.resources} - self._removed
         async with asyncio.timeout(_PATIENCE):
             while not there <= self._record.followed:  # noqa: ASYNC110 -- a follower may end at any time
                 await asyncio.sleep(_LOOK)

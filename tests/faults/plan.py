@@ -22,7 +22,9 @@ from faults.draws import (
     pod,
     reservation,
 )
-from faults.kinds import KINDS, LEVELS, Kind
+from faults.history import OF_DEVICES, RESOURCES
+from faults.kinds import DEVICES, KINDS, LEVELS, Kind
+from tidelock.kube.client import ApiResource
 
 WATCHED = ("nodes", "pods", "reservations")
 """Resources that every run watches."""
@@ -39,6 +41,9 @@ _OF_CREATIONS = ("lost", "slow", "late", "late", "hang", "refused", "crash befor
 
 # Share of the runs with Kopf, which takes as long to start as all other parts together.
 _LEVELS = 0.2
+
+# Share of the runs with devices.
+_DEVICES = 0.15
 
 # Each kind of fault, as often as it should be drawn.
 _OF_WRITES = (
@@ -102,6 +107,16 @@ class Plan:
     kinds: tuple[str, ...] = ()
     outages: bool = False
 
+    @property
+    def devices(self) -> bool:
+        """Whether nodes have devices."""
+        return DEVICES.name in self.kinds
+
+    @property
+    def resources(self) -> tuple[ApiResource, ...]:
+        """The resources that the operator watches or writes."""
+        return (*RESOURCES, *(resource for resource, _ in OF_DEVICES.values() if self.devices))
+
     def __str__(self) -> str:
         faults = [f"  {point} {number}: {fault}" for (point, number), fault in sorted(self.faults.items())]
         steps = [f"  {step}" for step in self.steps]
@@ -115,6 +130,8 @@ def make_plan(seed: int, levels: float = _LEVELS, answers: float = _ANSWERED) ->
     kinds = _kinds(Random(f"{seed}/kinds"))  # noqa: S311 -- to be repeated
     if Random(f"{seed}/levels").random() < levels:  # noqa: S311 -- to be repeated
         kinds.append(LEVELS)
+    if Random(f"{seed}/devices").random() < _DEVICES:  # noqa: S311 -- to be repeated
+        kinds.append(DEVICES)
     disturbed = rng.random() < 0.4
     cores = max((kind.sizes for kind in kinds), default=SIZES)
     sizes = {name: rng.choice(cores) for name in NODES}

@@ -1,6 +1,6 @@
 """A proxy between one operator and the API server. It parses watches line by line, and fails as planned.
 
-It shows its operator only one namespace, and only the nodes and WaterLevels with one label. So many runs
+It shows its operator only one namespace, and only the cluster's objects with one label. So many runs
 share a server.
 """
 
@@ -22,11 +22,14 @@ from yarl import URL
 from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
 from faults.hasty import awaiting_answer
+from faults.history import CLAIMS, OF_DEVICES
 from faults.plan import Fault
 from tidelock.model.instants import format_instant
 
 _GROUP = "tidelock.dev"
-_CLUSTER_WIDE = {"nodes", "waterlevels"}
+_DEVICES = CLAIMS.group
+_OF_DEVICES = tuple(resource.plural for resource, _ in OF_DEVICES.values())
+_CLUSTER_WIDE = {"nodes", "waterlevels", "resourceslices", "deviceclasses"}
 _OWN = (
     *("reservations", "reservationgroups", "reservationquotes", "reservationquotas", "reservationschedules"),
     "waterlevels",
@@ -55,13 +58,21 @@ _POINTS = {
         for resource in ("nodes", "pods", *_OWN)
     },
     **{Right(verb, f"{_BUDGETS}.policy"): f"{verb} {_BUDGETS}" for verb in ("list", "watch")},
+    Right("patch", f"resourceclaims.{_DEVICES}"): "claim",
+    Right("patch", f"resourceclaims.{_DEVICES}/status"): "claim",
+    **{
+        Right(verb, f"{resource}.{_DEVICES}"): f"{verb} {resource}"
+        for verb in ("list", "watch")
+        for resource in _OF_DEVICES
+    },
 }
 _WRITES = {
-    *("bind", "status", "delete", "condition", "evict"),
+    *("bind", "status", "delete", "condition", "evict", "claim"),
     *("member", "group status", "delete group", "answer", "delete quote", "quota status", "schedule status"),
 }
 _COLLECTION = re.compile(
-    rf"(/api/v1|/apis/tidelock\.dev/v1alpha1|/apis/policy/v1)/(nodes|pods|{'|'.join(_OWN)}|{_BUDGETS})"
+    r"(/api/v1|/apis/tidelock\.dev/v1alpha1|/apis/policy/v1|/apis/resource\.k8s\.io/v1)"
+    rf"/(nodes|pods|{'|'.join((*_OWN, *_OF_DEVICES))}|{_BUDGETS})"
 )
 _VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 _CONTINUED = re.compile(rb'^.{,400}"continue":"')

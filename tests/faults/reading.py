@@ -99,8 +99,22 @@ def is_on(reservation: Json, node: Json) -> bool:
 def room_of(reservation: Json) -> Amounts:
     """Return the least capacity that a reservation has, as an edit that makes it smaller counts at once."""
     has = amounts(reservation["status"].get("resources", {}))
-    asks = amounts(reservation["spec"].get("resources", {}))
+    asks = amounts(asked_of(reservation["spec"]))
     return {name: min(units, asks.get(name, Decimal(0))) for name, units in has.items()}
+
+
+def asked_of(spec: Json) -> Json:
+    """Return the amounts that a spec asks for, by itself or for the container of its template."""
+    if "template" not in spec:
+        return dict(spec.get("resources", {}))
+    (container,) = spec["template"]["spec"]["containers"]
+    return dict(container["resources"]["requests"])
+
+
+def claims_to_devices(spec: Json) -> Amounts:
+    """Return the number of claims to devices in the spec of a pod, or of a reservation, as an amount."""
+    spec = spec.get("template", {"spec": spec})["spec"]
+    return {"claims": Decimal(len(spec.get("resourceClaims", [])))}
 
 
 def expiry(reservation: Json) -> float:

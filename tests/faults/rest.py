@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from faults.history import BUDGETS, Json
+from faults.history import BUDGETS, OF_DEVICES, Json
 from faults.life import EARMARK_AFTER, SCHEDULER
 from property.process import HandClock
 from tidelock.framework.config import default_configuration
@@ -16,6 +16,7 @@ from tidelock.ledger.owners import occupants
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.sets.groups import GroupKey
 from tidelock.model.api.reservation import Phase
+from tidelock.model.devices import DeviceId
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.quotas import decode_reservation_quota
@@ -121,6 +122,8 @@ def check_nothing_left(decider: Decider, stored: Mapping[tuple[str, str], Json])
         "waiting": ledger.waiting_reservations.waiting,
         "claims": ledger.claims.in_flight,
         "holders": ledger.holdings.nodes_with_reservations(),
+        "devices": decider.objects.resource_claims.reserved,
+        "devices in flight": dict(decider.objects.resource_claims.in_flight.items()),
     }
     return left + [f"I4: {what} left of no lock: {some}" for what, some in remains.items() if some]
 
@@ -141,6 +144,7 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
         {
             "reservation_quotas": decider.objects.reservation_quotas,
             _BUDGETS: decider.objects.pod_disruption_budgets,
+            **{name: getattr(decider.objects, name) for name in OF_DEVICES},
         },
     )
     sinks: dict[str, tuple[Callable[[bytes], Any], Any]] = {
@@ -149,6 +153,10 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
         BUDGETS.plural: (decoder_of(_BUDGETS), event_handlers.others[_BUDGETS]),
         "reservationquotas": (decode_reservation_quota, event_handlers.others["reservation_quotas"]),
         "reservations": (decode_reservation, event_handlers.reservations),
+        **{
+            resource.plural: (decode, event_handlers.others[name])
+            for name, (resource, decode) in OF_DEVICES.items()
+        },
     }
     for (kind, _), state in stored.items():
         if kind in sinks:
@@ -172,6 +180,7 @@ def _standing(decider: Decider) -> dict[str, Any]:
             "node": (entry.node, entry.node_uid),
             "room": dict(entry.reserved),
             "held": dict(entry.held),
+            "devices": entry.devices,
             "used": dict(occupants.used(entry)),
             "lease": None if entry.phase in SETTLED else entry.lease,
             "hold": None if entry.phase in SETTLED else entry.hold,
@@ -187,7 +196,20 @@ def _standing(decider: Decider) -> dict[str, Any]:
         f"node {name}": {kind: columns.named(amounts[row]) for kind, amounts in kinds.items()}
         for name, row in columns.row_of.items()
     }
-    return reservations | nodes
+    return reservations | nodes | _devices(decider)
+
+
+def _devices(decider: Decider) -> dict[str, Any]:
+    """Return how many claims use each device, and the reservations that hold it."""
+    claims, slices = decider.objects.resource_claims, decider.objects.resource_slices.all()
+    ids = [
+        DeviceId(each.spec.driver, each.spec.pool.name, device.name)
+        for each in slices
+        for device in each.spec.devices
+    ]
+    return {
+        f"device {each}": (claims.allocated.users(each), {*claims.reserved.holders(each)}) for each in ids
+    }
 
 
 def _plans(decider: Decider) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from faults.reading import (
     Amounts,
     amounts,
     borrows,
+    claims_to_devices,
     holds,
     is_leaving,
     is_sound,
@@ -81,7 +82,9 @@ class Sharing:
             return
         for pod in self._world.pods.values():
             waits = owns(reservation, pod) and not pod["spec"].get("nodeName") and not is_leaving(pod)
-            fits = all(units <= room_of(reservation).get(name, 0) for name, units in requests(pod).items())
+            needed = requests(pod) | claims_to_devices(pod["spec"])
+            room = room_of(reservation) | claims_to_devices(reservation["spec"])
+            fits = all(units <= room.get(name, 0) for name, units in needed.items())
             names = pod["metadata"]["name"], reservation["metadata"]["name"]
             self._world.expect(not (waits and fits), f"I5: {names[0]} waits, though {names[1]} is its own")
 

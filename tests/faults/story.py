@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from faults.creations import Creations
+from faults.devices import CLAIMING, Devices, claiming_template
 from faults.draws import NUMBERS
 from faults.hasty import JumpingClock
 from faults.history import BUDGETS, WORLD_LABEL, Json
@@ -101,9 +102,11 @@ class Story:
     crashes: list[float] = field(default_factory=list)
     holders: set[asyncio.Task[None]] = field(default_factory=set)
     creations: Creations = field(init=False)
+    devices: Devices = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prepare creations that ask for an answer."""
+        """Prepare creations that ask for an answer, and devices."""
+        self.devices = Devices(self.site.admin, self.world)
         self.creations = Creations(self.proxy, lambda: self.life, lambda: self.epoch, self._post_reservation)
 
     # The operator.
@@ -121,7 +124,16 @@ class Story:
             newest = self.lives // 3
             keys = [f"{self.plan.seed}/{number}".encode() for number in (newest, newest - 1)]
             levels = LEVELS.name in self.plan.kinds
-            self.life = Life(self.site.operator, url, self.clock, rng, self.epoch, keys=keys, levels=levels)
+            self.life = Life(
+                self.site.operator,
+                url,
+                self.clock,
+                rng,
+                self.epoch,
+                keys=keys,
+                levels=levels,
+                devices=self.plan.devices,
+            )
             living = asyncio.create_task(self.life.live())
             crash = asyncio.create_task(self.proxy.crash.wait())
             try:
@@ -148,6 +160,8 @@ class Story:
     async def play(self) -> None:
         """Play all planned steps. A step that the API server refuses has no effect."""
         await self.create_quota(_RANKS, {"maxPriority": 9, "preemptionPolicy": "PreemptLowerPriority"})
+        if self.plan.devices:
+            await self.devices.create_class()
         for name, cpu in self.plan.sizes.items():
             await self.put_node(name, cpu)
         actions = _ACTIONS | dict(self.outages.actions if self.outages is not None else {})
@@ -204,6 +218,8 @@ class Story:
         await self.site.admin.create(NODES.collection(), body)
         # Admission taints every new node, and the controllers that remove the taint do not run here.
         await self.site.admin.patch(NODES.item(self.name_of(node)), {"spec": {"taints": None}})
+        if self.plan.devices:
+            await self.devices.publish(node, self.name_of(node))
 
     async def resize_node(self, node: str, cpu: str) -> None:
         path = NODES.item(self.name_of(node), subresource="status")
@@ -226,8 +242,9 @@ class Story:
             if owner != "web"
             else {"selector": {"matchLabels": {"app": owner}}}
         )
+        cpu = wanted["cpu"]
         spec = {
-            "resources": {"cpu": wanted["cpu"]},
+            **({"template": claiming_template(cpu)} if "gpu" in wanted else {"resources": {"cpu": cpu}}),
             "owners": [term],
             "retention": wanted["retention"],
             "priority": wanted["priority"],
@@ -580,9 +597,10 @@ class Story:
     async def end_borrower(self, number: int) -> None:
         await self.delete_pod(PODS.item(f"batch-{number}", self.world), 30)
 
-    async def create_pod(self, number: int, cpu: str, app: str, *, requires: bool) -> None:
+    async def create_pod(self, number: int, cpu: str, app: str, *, requires: bool, gpu: bool = False) -> None:
         annotations = {"tidelock.dev/require-reservation": "true"} if requires else {}
-        await self._create_pod(f"web-{number}", cpu, {"app": app}, annotations)
+        claiming = CLAIMING if gpu else {}
+        await self._create_pod(f"web-{number}", cpu, {"app": app}, annotations, **claiming)
 
     async def stranger(self, node: str, cpu: str) -> None:
         """Create a pod that is bound without a scheduler."""
@@ -620,7 +638,8 @@ class Story:
         stored = await self.stored(path)
         await self.delete_pod(path, 0)
         cpu = stored["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-        await self._create_pod(f"web-{number}", cpu, stored["metadata"].get("labels", {}), {})
+        claiming = CLAIMING if "resourceClaims" in stored["spec"] else {}
+        await self._create_pod(f"web-{number}", cpu, stored["metadata"].get("labels", {}), {}, **claiming)
 
     async def delete_pod(self, path: str, grace: int, uid: str | None = None) -> None:
         """Delete a pod, at once if there is no grace period, and only with this uid if one is given."""

@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 
 from devcluster import LocalCluster
-from faults.kinds import LEVELS
+from faults.kinds import DEVICES, LEVELS
 from faults.plan import Fault, Plan, Step
 from faults.trial import play
 from tidelock.cluster.columns import Columns
+from tidelock.cluster.index.reserved_devices import ReservedDevices
 from tidelock.cluster.nominator import Nominator
 from tidelock.handlers.supervision import SupervisedOperator
 from tidelock.kube.watch import Reflector
 from tidelock.ledger import answers, ledger, reservation_info
 from tidelock.ledger.capacity import sharing
+from tidelock.ledger.capacity.placement import Placement
 from tidelock.ledger.lifecycle import choices, deadlines
 from tidelock.ledger.lifecycle.leases import LeaseState
 from tidelock.ledger.lifecycle.two_phase import TwoPhaseState
@@ -72,6 +74,14 @@ def _answered(fate: str) -> Step:
 
 def _reservations_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Columns, "reservation", lambda *_: None)
+
+
+def _reserved_devices_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReservedDevices, "put", lambda *_: None)
+
+
+def _former_owners_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Placement, "_note_former_owners", lambda *_: None)
 
 
 def _reservations_are_forgotten_at_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,12 +243,24 @@ _RIVALS = (
     Step(1.0, "pod", {"number": 1, "cpu": "4", "requires": False, "app": "db"}),
     Step(1.0, "pod", {"number": 2, "cpu": "3", "requires": False, "app": "db"}),
 )
+_CLAIMERS = [
+    Step(5.0, "pod", {"number": number, "cpu": "1", "requires": False, "app": "db", "gpu": True})
+    for number in range(3)
+]
+_CLAIMING = (_reservation(cpu="1", gpu=True), *_CLAIMERS[1:])
+_FORMER_OWNER = (
+    _reservation(cpu="1", gpu=True, also={"reuse": "Always"}),
+    _CLAIMERS[0],
+    Step(5.0, "edit lock", {"number": 0, "spec": {"owners": [{"pod": {"name": "web-3"}}]}}),
+)
 
 
 @pytest.mark.parametrize(
     ("plant", "broken", "steps", "faults"),
     [
         (_reservations_are_not_counted, "I1", (_LOCK, _ANOTHER), {}),
+        (_reserved_devices_are_not_counted, "I1", _CLAIMING, {}),
+        (_former_owners_are_not_noted, "I1", _FORMER_OWNER, {}),
         (_reservations_are_forgotten_at_a_start, "I4", (_LOCK, _CRASH), {}),
         (_reservations_do_not_expire, "I5", (_LOCK, _LATER), {}),
         (_deleted_reservations_stay, "I5", (_LOCK, _DELETED), {}),
@@ -298,8 +320,9 @@ def test_a_planted_fault_is_found(
     steps: tuple[Step, ...],
     faults: dict[tuple[str, int], Fault],
 ) -> None:
-    kinds = (LEVELS.name,) if _LEVEL in steps else ()
-    plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults, kinds=kinds)
+    claims = any("gpu" in step.arguments for step in steps)
+    kinds = [kind.name for kind, drawn in ((LEVELS, _LEVEL in steps), (DEVICES, claims)) if drawn]
+    plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults, kinds=tuple(kinds))
 
     assert play(bare_cluster.kubeconfig, operator_identity, plan).violations == []
     plant(monkeypatch)

@@ -17,7 +17,7 @@ import aiohttp
 from devcluster import LocalCluster
 from faults.checker import Checker
 from faults.hasty import JumpingClock, awaiting_answer, run
-from faults.history import RESOURCES, WORLD_LABEL, Json, Record, recording
+from faults.history import WORLD_LABEL, Json, Record, recording
 from faults.household import Household
 from faults.life import Life, end
 from faults.outages import ApiOutages
@@ -72,7 +72,7 @@ async def _try(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.ssl_context()),
             timeout=aiohttp.ClientTimeout(total=None),
         ) as session,
-        recording(client, world, clock.now, lasting=plan.outages) as record,
+        recording(client, world, clock.now, plan.resources, lasting=plan.outages) as record,
     ):
         await client.create(_NAMESPACES.collection(), {"metadata": {"name": world}})
         proxy = Proxy(
@@ -196,7 +196,7 @@ async def _stored(story: Story) -> Identities:
     """Return uid and version of each object in the API server."""
     selector = {"labelSelector": f"{WORLD_LABEL}={story.world}"}
     found: dict[tuple[str, str], Json] = {}
-    for resource in RESOURCES:
+    for resource in story.plan.resources:
         params = {} if resource.namespaced else selector
         listed = json.loads(await story.site.admin.get(resource.collection(story.world), params))
         found |= {(resource.plural, item["metadata"]["name"]): item for item in listed["items"]}

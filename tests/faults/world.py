@@ -10,6 +10,7 @@ from faults.history import Happening, Json
 from faults.proxy import Passed, Told
 from faults.reading import (
     amounts,
+    asked_of,
     claims,
     due,
     has_taken,
@@ -125,12 +126,12 @@ class World:
                 self._note_edit(each, before)
         for reservation in self.reservations.values():
             uid = reservation["metadata"]["uid"]
-            for version in (reservation, *self._heard_of(uid, each.at)):
+            for version in (reservation, *self.heard_of(uid, each.at)):
                 owners = (pod for pod in self.bound_owners(version) if has_taken(version, pod))
                 self.owners[uid].update(pod["metadata"]["uid"] for pod in owners)
         return before
 
-    def _heard_of(self, uid: str, at: float) -> Iterator[Json]:
+    def heard_of(self, uid: str, at: float) -> Iterator[Json]:
         """Yield versions of a reservation with former owners, if the operator had not received the edit."""
         for edit, before in self._edited[uid]:
             told = self.told_at(edit)
@@ -141,7 +142,7 @@ class World:
         old, new = before["spec"], each.state["spec"]
         if old["owners"] != new["owners"]:
             self._edited[each.uid].append((each, before))
-        asked, has = (amounts(part.get("resources", {})) for part in (old, before.get("status", {})))
+        asked, has = amounts(asked_of(old)), amounts(before.get("status", {}).get("resources", {}))
         if has != amounts(each.state.get("status", {}).get("resources", {})):
             self._gave_back.discard(each.uid)
         elif old != new and any(units > asked.get(name, 0) for name, units in has.items()):

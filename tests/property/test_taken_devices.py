@@ -12,6 +12,7 @@ from tidelock.framework.events import RESOURCE_CLAIM_DELETE
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
+from tidelock.scheduler.core.taken_devices import UNKNOWN_SECONDS
 from unit.scheduler.device_core import held
 
 CLAIMS = ("x", "y")
@@ -111,7 +112,7 @@ class SharedWorld(World):
             self.core.event_handlers.notify(RESOURCE_CLAIM_DELETE, gone, None)
 
     def take(self) -> None:
-        """Allocate a device that an active reservation holds, without asking."""
+        """Allocate a device that an active reservation holds, without asking, to a pod that stays unknown."""
         name, waiting = self.rng.choice(CLAIMS), self.waiting()
         if name in self.claims or not waiting:
             return
@@ -119,7 +120,9 @@ class SharedWorld(World):
         entry = waiting[device]
         self.show(self.claim(name, device))
         self.decide()
-        assert device not in held(entry)
+        self.core.clock.advance(UNKNOWN_SECONDS)
+        self.decide()
+        assert device not in held(entry) or entry.phase is Phase.BOUND
         assert entry.phase is not Phase.PENDING or entry.violation.startswith(f"claim {NAMESPACE}/{name}")
         self.taken += 1
 

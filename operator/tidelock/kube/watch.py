@@ -139,6 +139,8 @@ class Reflector(Generic[_T]):
         label_selector: required labels of the objects.
         absent_if: refusals that count as a list, so nothing waits for the resource: NotFound as an empty
             one, others as the list that is known, which is empty at first.
+        expected: refusals of `absent_if` that are no failure, such as NotFound for a resource that older
+            versions of Kubernetes do not serve.
         advice: sentences for the log by the type of an error, in addition to those for Tidelock's own kinds.
         on_faults: called with each object if its faults have changed.
         on_failure: takes the exceptions of the sink; by default they end `run`.
@@ -155,7 +157,8 @@ class Reflector(Generic[_T]):
         watch_restarts: watch requests so far.
         faulty: faults of the objects that can't be read in full, by key.
         last_activity: clock reading of the last data from the server.
-        lost: why the copy gets no news now, or None while a watch is open, and before the first try.
+        lost: why the copy gets no news now, or None while a watch is open, before the first try, and if
+            that is expected.
 
     """
 
@@ -171,6 +174,7 @@ class Reflector(Generic[_T]):
         field_selector: str | None = None,
         label_selector: str | None = None,
         absent_if: tuple[type[ApiError], ...] = (),
+        expected: tuple[type[ApiError], ...] = (),
         advice: Mapping[type[ApiError], str] = MappingProxyType({}),
         on_faults: Callable[[ApiResource, ObjectMeta], None] = lambda _resource, _meta: None,
         on_failure: Failures = _raise,
@@ -188,6 +192,7 @@ class Reflector(Generic[_T]):
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._absent_if = absent_if
+        self._expected = expected
         self._advice = {**_ADVICE, **advice}
         self._on_faults = on_faults
         self._on_failure = on_failure
@@ -228,7 +233,7 @@ class Reflector(Generic[_T]):
                 await self._list()
             advanced = await self._watch()
         except ApiError as error:
-            self.lost = error
+            self.lost = None if isinstance(error, self._expected) else error
             self._report(error)
             if isinstance(error, self._absent_if):
                 self._end_list(() if isinstance(error, NotFound) else self._store)
@@ -432,9 +437,9 @@ class Reflector(Generic[_T]):
         """Log a failure once, not at each try. An expired version is an ordinary event."""
         trouble = (type(error), error.status, error.reason)
         if trouble != self._trouble:
-            level = logging.INFO if isinstance(error, Gone) else logging.WARNING
-            known = self._advice.get(type(error))
-            advice = {} if known is None else {"advice": known}
+            ordinary = isinstance(error, (Gone, *self._expected))
+            level, known = (logging.INFO if ordinary else logging.WARNING), self._advice.get(type(error))
+            advice = {} if known is None or ordinary else {"advice": known}
             logger.log(level, "can't watch for now", extra=self._fields(error=str(error), **advice))
             self._trouble = trouble
 

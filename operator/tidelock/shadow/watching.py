@@ -217,6 +217,7 @@ def _reflectors(client: KubeClient, observer: Observer) -> Iterator[Reflector[An
             rng=rng,
             settings=_SELDOM if absent_if else WatchSettings(),
             absent_if=absent_if,
+            expected=(NotFound,) if absent_if else (),
             on_failure=failed,
             unusable=unusable,
         )

@@ -215,6 +215,21 @@ async def test_an_optional_resource_has_no_objects_while_it_is_missing(
     assert follower.journal.lines == ["+a@3", "synced", "-a@3", "synced", "synced"]
 
 
+async def test_the_absence_of_an_expected_resource_is_no_failure(
+    client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kubernetes 1.36 has no DeviceTaintRules of v1. Advice once said to install Tidelock's CRDs for them."""
+    caplog.set_level(logging.INFO)
+    server.plays(fails(404), fails(403), fails(404))
+    follower = Follower(client, server, absent_if=(NotFound, Forbidden), expected=(NotFound,))
+
+    await follower.until_script_ends()
+    told = [(each.levelname, hasattr(each, "advice")) for each in caplog.records if each.message == TROUBLE]
+    assert told == [("INFO", False), ("WARNING", True), ("INFO", False)]
+    assert follower.reflector.lost is None
+    assert follower.journal.lines == ["synced"] * 3
+
+
 async def test_an_optional_resource_keeps_its_objects_while_reading_is_forbidden(
     client: KubeClient, server: ScriptedServer
 ) -> None:

@@ -13,16 +13,19 @@ from unit.kube.kubeconfigs import write_kubeconfig
 
 
 class EmptyServer:
-    """Answers requests, and records the writes as (method, path)."""
+    """Answers requests, and records the writes as (method, path). It does not serve the `absent` groups."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str]] = []
+        self.absent: tuple[str, ...] = ()
         self._closing = asyncio.Event()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.method != "GET":
             self.written.append((request.method, request.path))
             return web.json_response({}, status=201)
+        if request.path.startswith(tuple(f"/apis/{group}/" for group in self.absent)):
+            return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
         if request.query.get("watch"):
             await self._closing.wait()
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})

@@ -1,6 +1,7 @@
 """The order in which the parts of a leader end. The next leader relies on this order."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -218,6 +219,23 @@ async def test_the_details_of_readiness_cover_each_watch_and_kopf(server: Server
 
     assert details["watch/nodes"] == "Forbidden"
     assert {name for name in details if not name.startswith("watch/")} == {"kopf/waterlevels"}
+
+
+async def test_a_leader_works_on_a_kubernetes_without_claims_to_devices(
+    server: Server, told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    empty, *_ = server
+    empty.absent = ("resource.k8s.io",)
+    stop = asyncio.Event()
+    made = make(server, Term(told))
+    leading = asyncio.create_task(made.lead(stop))
+    await until_ready(made)
+    details = made.details
+    stop.set()
+    await leading
+
+    assert details["watch/resourceclaims"] == details["watch/devicetaintrules"] == ""
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 async def test_the_details_of_a_standby_show_a_silent_leader(server: Server) -> None:

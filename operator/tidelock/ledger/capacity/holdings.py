@@ -52,6 +52,7 @@ class Holdings:
     Attributes:
         changes: changes of held amounts that the pod queue does not know yet.
         visited: names of reservations with occupants that have come or gone.
+        former_owners: reservations that may have devices of claims of former owners.
         sharing: the reservations that pods use.
         timeline: the capacity that is in use for a limited time.
         trials: contexts in which capacity is counted in another way.
@@ -72,6 +73,7 @@ class Holdings:
     ) -> None:
         self.changes = WorkQueue[HoldingChange](id)
         self.visited = WorkQueue[Key]()
+        self.former_owners = WorkQueue[ReservationInfo](id)
         self.rests: dict[Key, HoldingChange] = {}
         self.timeline = Timeline(columns)
         self.trials = Trials(columns, reserve_pods, reserved_devices)

@@ -164,6 +164,7 @@ class Placement:
 
         Former owners may go on to use capacity of the node, which is not free for the reservation then.
         """
+        self._note_former_owners(entry)
         if not entry.reserved:
             return
         held = entry.held
@@ -192,6 +193,8 @@ class Placement:
                 self._note_problem(entry, node, now)
                 self._records.commit(entry)
         self._displace_overcommitted(name, now, intruder, left)
+        for entry in left:
+            self._note_former_owners(entry)
         if self._holdings.reserved_devices.any_contested:
             self._displace_contested(name, now, left)
 
@@ -263,6 +266,10 @@ class Placement:
                 self.displace(loser, reasons.OVERCOMMITTED, text, now)
             else:
                 self._violate(loser, intruder, shortfall, now)
+
+    def _note_former_owners(self, entry: ReservationInfo) -> None:
+        if entry.devices:
+            self._holdings.former_owners.add(entry)
 
     def _displace_contested(self, name: str, now: float, left: Collection[ReservationInfo]) -> None:
         """Take capacity from reservations until no two hold one device.

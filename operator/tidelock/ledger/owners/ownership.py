@@ -30,6 +30,9 @@ from tidelock.model.quantities import NOTHING, Resources, at_most, beyond, cover
 from tidelock.model.reservation import Reservation
 from tidelock.model.reserve_pod import ReservePod
 
+# Claims to devices, as a resource that pods request and that reservations offer. A node has none of it, so
+# a claim in excess weighs as much as a whole node.
+_CLAIMS = "resourceClaims"
 # At most this many reservations are remembered after their end, for pods that wait for them.
 _MOST_FORMER = 1024
 
@@ -166,10 +169,12 @@ class Ownership:
             return chosen
         if pod.claimed_reservations is not None:
             return sorted([*chosen, *loose], key=lambda entry: entry.key)
-        reused = (entry for entry in own if entry.reservation.reusable and entry.node == node_name)
+        reused = [entry for entry in own if entry.reservation.reusable and entry.node == node_name]
         uses = (entry.occupants[pod.uid].uses for entry in reused if pod.uid in entry.occupants)
         here = [entry for entry in chosen if entry.reserved and entry.node == node_name]
-        needed = reduce(beyond, (*uses, self._holdings.sharing.released(here, node_name)), pod.requests)
+        released = self._holdings.sharing.released(here, node_name)
+        claims = {_CLAIMS: sum(map(_claims, (*here, *reused)))}
+        needed = reduce(beyond, (*uses, released, claims), _requests(pod))
         offered = [entry for entry in loose if entry.reserved and entry.node == node_name]
         chosen += self._best(needed, offered, here, node_name)
         return sorted(chosen, key=lambda entry: entry.key)
@@ -183,7 +188,8 @@ class Ownership:
         """
         if not all(fits_best(entry, pod) and entry.uid != pod.uid for entry in entries):
             return None
-        return misfit(pod.requests, [entry.reserved for entry in entries], self._capacity(node_name))
+        offers = [_offer(entry, entry.reserved) for entry in entries]
+        return misfit(_requests(pod), offers, self._capacity(node_name))
 
     def _best(
         self, needed: Resources, offered: list[ReservationInfo], here: list[ReservationInfo], node_name: str
@@ -193,7 +199,8 @@ class Ownership:
         Held amounts come first. If they do not suffice, lent reservations cover the rest of the needs.
         """
         capacity = self._capacity(node_name)
-        best = [offered[index] for index in best_fit(needed, [entry.held for entry in offered], capacity)]
+        offers = [_offer(entry, entry.held) for entry in offered]
+        best = [offered[index] for index in best_fit(needed, offers, capacity)]
         if not any(entry.reservation.borrowable for entry in offered):
             return best
         there = self._holdings.sharing.released([*here, *offered], node_name)
@@ -226,6 +233,21 @@ class Ownership:
         """Forget how a reservation ended."""
         self._former.discard(key)
         self._ends.pop(key, None)
+
+
+def _requests(pod: Pod) -> Resources:
+    """Return the requests of a pod, with its claims to devices as a resource."""
+    claims = len(pod.spec.resource_claims)
+    return {**pod.requests, _CLAIMS: claims} if claims else pod.requests
+
+
+def _offer(entry: ReservationInfo, amounts: Resources) -> Resources:
+    """Return amounts of a reservation, with the claims for which it holds devices."""
+    return {**amounts, _CLAIMS: _claims(entry)} if entry.devices else amounts
+
+
+def _claims(entry: ReservationInfo) -> int:
+    return len({each.claim for each in entry.devices})
 
 
 def _end_text(entry: ReservationInfo) -> str:

@@ -123,6 +123,8 @@ OWN: dict[str, tuple[ApiResource, Decode]] = {
 # The same for features that profiles may have.
 OPTIONAL: dict[str, tuple[ApiResource, Decode]] = {"pod_groups": (PODGROUPS, decode_pod_group)}
 
+_OF_DEVICES = [resource for resource, _ in OTHERS.values() if resource.group == _DEVICES]
+
 # A cluster may lack the newest of Tidelock's own resources. Without ReservationQuotas nothing is limited, but
 # the decisions wait for the right to read existing ones. Without WaterLevels pods are scored by their
 # requests, so nothing waits for them. PodGroups are served with the feature gate GenericWorkload alone.
@@ -132,9 +134,12 @@ _ABSENT_IF: dict[ApiResource, tuple[type[ApiError], ...]] = {
     RESERVATIONQUOTAS: (NotFound,),
     WATERLEVELS: (NotFound, Forbidden),
     PODGROUPS: (NotFound,),
-    **{resource: (NotFound, Forbidden) for resource, _ in OTHERS.values() if resource.group == _DEVICES},
+    **dict.fromkeys(_OF_DEVICES, (NotFound, Forbidden)),
 }
-
+_EXPECTED: dict[ApiResource, tuple[type[ApiError], ...]] = dict.fromkeys(_OF_DEVICES, (NotFound,))
+_ADVICE: dict[ApiResource, dict[type[ApiError], str]] = {
+    PODGROUPS: {NotFound: "run Kubernetes 1.37 or later with the feature gate GenericWorkload"}
+}
 
 WATCHED: Mapping[str, tuple[ApiResource, Decode]] = MappingProxyType(
     {
@@ -178,8 +183,17 @@ def reflectors(
     yield Reflector(client, RESERVATIONS, decode_reservation, event_handlers.reservations, rng=rng, **marks)
     for name, sink in event_handlers.others.items():
         resource, decode = {**OTHERS, **OWN, **OPTIONAL}[name]
-        absent_if = _ABSENT_IF.get(resource, ())
-        yield Reflector(client, resource, decode, sink, rng=rng, absent_if=absent_if, **marks)
+        yield Reflector(
+            client,
+            resource,
+            decode,
+            sink,
+            rng=rng,
+            absent_if=_ABSENT_IF.get(resource, ()),
+            expected=_EXPECTED.get(resource, ()),
+            advice=_ADVICE.get(resource, {}),
+            **marks,
+        )
 
 
 def decoder_of(name: str) -> Decode:

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from builders import NOW, Json, reservation
+from builders import NOW, Json, pod, reservation
 from devices import DRIVER, claim_template, pod_template, put, request, wanting
 from tidelock.model.api.reservation import Phase, ReservationSpec
 from unit.scheduler.device_core import DeviceCore, held
@@ -190,3 +191,126 @@ def test_an_answered_creation_passes_its_devices_on() -> None:
     assert status["devices"] == [FIRST]
     core.ledger.answers.withdraw("nonce")
     assert not core.objects.resource_claims.reserved
+
+
+def edited(core: DeviceCore, owner: str, **fields: Any) -> None:
+    """Name another owner in the reservation, and decide."""
+    fields = {"resources": None, "template": pod_template("gpus"), "generation": 2, "version": 9} | fields
+    core.reservation(owner=owner, status=core.status(), **fields)
+    core.decide()
+
+
+def test_a_device_in_use_by_a_former_owner_is_not_held_for_the_new_one() -> None:
+    """Guard against a promise that is empty: the reservation stayed active with a device in use."""
+    core = DeviceCore()
+    core.lock(reuse="Always")
+    core.bind(core.placed())
+    assert held(core.entry()) == {"a-0"}
+
+    edited(core, "web-9", reuse="Always")
+
+    assert held(core.entry()) == {"a-1"}
+
+
+@pytest.mark.parametrize(("devices", "left"), [(2, {"a-1"}), (1, set())])
+def test_a_reservation_that_returns_from_a_former_owner_leaves_the_device_to_its_claim(
+    devices: int, left: set[str]
+) -> None:
+    """Guard against two users of a device: its owner changed during a binding, which failed later."""
+    core = DeviceCore(devices=devices)
+    core.lock()
+    assumed = core.placed()
+    core.write(assumed)
+    edited(core, "web-9")
+    assert core.entry().phase is Phase.BOUND
+
+    core.decider.binding_failed(assumed, core.clock.now())
+    core.decide()
+
+    assert core.devices_of(assumed.pod) == {"a-0"}
+    assert held(core.entry()) == left
+    assert core.entry().violation == ""
+
+
+def test_the_claim_of_a_former_owner_that_is_gone_keeps_no_device() -> None:
+    core = DeviceCore()
+    core.lock(reuse="Always")
+    assumed = core.placed()
+    core.bind(assumed)
+    bound = core.cache.get(assumed.pod.uid)
+    assert bound is not None
+    core.event_handlers.pods.remove(bound.pod)
+
+    edited(core, "web-9", reuse="Always")
+
+    assert held(core.entry()) == {"a-0"}
+
+
+def test_a_reservation_that_is_deleted_during_the_binding_of_a_former_owner_is_forgotten() -> None:
+    core = DeviceCore()
+    core.lock()
+    assumed = core.placed()
+    edited(core, "web-9")
+    core.event_handlers.reservations.remove(core.entry().reservation)
+    core.decide()
+    core.bind(assumed)
+    assert not core.ledger.holdings.former_owners
+
+
+@pytest.mark.parametrize("owners", [["web-0"], ["web-0", "web-9"]])
+def test_an_edit_that_keeps_the_owner_keeps_the_device(owners: list[str]) -> None:
+    core = DeviceCore()
+    core.lock(reuse="Always")
+    core.bind(core.placed())
+
+    edited(core, "", owners=[{"pod": {"name": each}} for each in owners], reuse="Always", ttlSeconds=700)
+
+    assert (held(core.entry()), core.entry().phase) == ({"a-0"}, Phase.ACTIVE)
+
+
+def test_a_pod_that_is_no_longer_an_owner_by_its_labels_keeps_its_device() -> None:
+    core = DeviceCore()
+    core.lock(reuse="Always", owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    assumed = core.placed(labels={"app": "web"})
+    core.bind(assumed)
+    bound = core.cache.get(assumed.pod.uid)
+    assert bound is not None
+
+    meta = replace(bound.pod.meta, labels={"app": "db"}, resource_version="9")
+    core.event_handlers.pods.upsert(bound.pod, replace(bound.pod, metadata=meta))
+    core.decide()
+
+    assert held(core.entry()) == {"a-1"}
+
+
+@pytest.mark.parametrize(("plain", "gpu"), [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("cpu", ["1", "2"])
+@pytest.mark.parametrize("claims", [True, False])
+def test_of_reservations_for_any_pod_the_one_with_the_device_is_for_the_pod_with_a_claim(
+    plain: str, gpu: str, cpu: str, claims: bool
+) -> None:
+    """Guard against a pod that waits for the device of its own reservation, because another one fits, too."""
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    core = DeviceCore(devices=1)
+    core.reservation(plain, owners=owners, resources={"cpu": cpu})
+    core.decide()
+    core.lock(gpu, owners=owners)
+
+    if claims:
+        assert core.devices_of(core.placed(labels={"app": "web"}).pod) == {"a-0"}
+    else:
+        core.run(pod(labels={"app": "web"}))
+
+    taken = {name: core.entry(name).phase is not Phase.ACTIVE for name in (plain, gpu)}
+    assert taken == {plain: not claims, gpu: claims}
+
+
+def test_a_pod_with_a_named_reservation_of_a_device_takes_no_other_one() -> None:
+    owners = [{"selector": {"matchLabels": {"app": "web"}}}]
+    core = DeviceCore()
+    core.lock("any", owners=owners)
+    core.lock("named")
+
+    core.placed(labels={"app": "web"})
+
+    assert (core.entry("any").phase, core.entry("named").phase) == (Phase.ACTIVE, Phase.BOUND)

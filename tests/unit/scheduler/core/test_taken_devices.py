@@ -8,6 +8,8 @@ from builders import NAMESPACE, NOW, Json, node, pod
 from devices import DRIVER, allocated, claiming, device, device_slice, put, resource_claim
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
+from tidelock.scheduler.core.taken_devices import UNKNOWN_SECONDS
+from unit.scheduler.device_core import DeviceCore
 from unit.scheduler.machinery import HELD, Core
 
 TAKEN = f"claim {NAMESPACE}/other took device {DRIVER}/a/gpu-0 reserved on node-a"
@@ -37,11 +39,12 @@ class Scene(Core):
         *devices: str,
         users: tuple[str, ...] = (),
         deleted: bool = False,
+        owner: str = "",
         **result: Any,
     ) -> None:
         """Show a claim with devices by the watch, and let a step follow."""
         status = allocated(*(devices or ("gpu-0",)), users=users, **result)
-        put(self.decider.objects, resource_claim(name, status=status, deleted=deleted))
+        put(self.decider.objects, resource_claim(name, status=status, deleted=deleted, owner=owner))
         self.step()
 
     @property
@@ -94,6 +97,41 @@ def test_a_claim_that_is_being_deleted_takes_nothing() -> None:
     assert scene.lost == ""
 
 
+def test_the_claim_of_a_pod_that_is_gone_takes_nothing() -> None:
+    """Guard against a violation by the own owner, which was deleted before its binding."""
+    scene = Scene(listed=False)
+    scene.show(owner="web-0")
+    scene.list_all()
+    scene.step()
+    assert scene.lost == ""
+    put(scene.decider.objects, resource_claim("other", owner="web-0"))
+    scene.step()
+    assert scene.lost == ""
+    assert not scene.decider.taken_devices.pending
+
+
+@pytest.mark.parametrize(("name", "lost"), [("web-0", ""), ("web-1", TAKEN)])
+def test_a_claim_takes_a_device_once_its_pod_is_known(name: str, lost: str) -> None:
+    scene = Scene()
+    scene.show(owner=name)
+    assert scene.lost == ""
+    scene.add(pod(name, **claiming("other")))
+    scene.step()
+    assert scene.lost == lost
+    assert not scene.decider.taken_devices.pending
+
+
+def test_a_claim_takes_a_device_if_its_pod_stays_unknown() -> None:
+    scene = Scene()
+    scene.show(owner="web-1")
+    assert scene.decider.next_due() == NOW + UNKNOWN_SECONDS
+    scene.clock.advance(UNKNOWN_SECONDS)
+    scene.step()
+    assert scene.lost == TAKEN
+    assert not scene.decider.taken_devices.pending
+    assert scene.decider.taken_devices.next_due() is None
+
+
 def test_the_claim_of_a_stranger_is_no_owners() -> None:
     scene = Scene()
     scene.add(pod("web-1", **claiming("other")))
@@ -137,3 +175,18 @@ def test_a_claim_with_several_devices_takes_the_capacity_once() -> None:
     scene.show("other", "gpu-1", "gpu-0")
     assert scene.lost == TAKEN
     assert scene.clock.now() == NOW
+
+
+def test_a_claim_that_took_a_device_during_a_binding_is_named_once_the_binding_has_failed() -> None:
+    core = DeviceCore(devices=1)
+    entry = core.lock()
+    assumed = core.placed()
+    put(core.objects, resource_claim("other", status=allocated("a-0")))
+    core.decide()
+    assert entry.phase is Phase.BOUND
+
+    core.decider.binding_failed(assumed, core.clock.now())
+    core.decide()
+
+    assert (entry.phase, entry.violation) == (Phase.PENDING, TAKEN.replace("gpu-0", "a-0"))
+    assert not core.decider.taken_devices.pending

@@ -1,0 +1,85 @@
+"""The devices of a run, and the claims of its pods, without the driver and the controllers of a cluster."""
+
+from contextlib import suppress
+
+from faults.history import CLAIM_TEMPLATES, CLAIMS, CLASSES, SLICES, WORLD_LABEL, Json
+from tidelock.kube.client import PODS, ApiResource, KubeClient
+from tidelock.kube.errors import AlreadyExists
+
+_TEMPLATE = "gpu"
+# Numbers of devices. They are few, so that pods and reservations compete for them.
+_DEVICES = {"a": 2, "b": 1}
+_DELETED_EARLY = {"web-0", "web-2"}
+CLAIMING: Json = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": _TEMPLATE}]}
+"""The part of a pod's spec that claims a device."""
+
+
+def claiming_template(cpu: str) -> Json:
+    """Return the template of a reservation for a pod that claims a device."""
+    return {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}], **CLAIMING}}
+
+
+class Devices:
+    """Publishes devices, and makes and frees claims. A run's driver and class have the name of its world."""
+
+    def __init__(self, admin: KubeClient, world: str) -> None:
+        self._admin = admin
+        self._world = world
+        self._labels = {WORLD_LABEL: world}
+        request = {"name": "gpu", "exactly": {"deviceClassName": world}}
+        self._claim_spec: Json = {"devices": {"requests": [request]}}
+
+    async def create_class(self) -> None:
+        """Create a class for all devices of the run, and a template of claims to one of them."""
+        selector = {"cel": {"expression": f"device.driver == '{self._world}'"}}
+        await self._create(CLASSES, self._world, {"selectors": [selector]}, labels=self._labels)
+        await self._create(CLAIM_TEMPLATES, _TEMPLATE, {"spec": self._claim_spec})
+
+    async def publish(self, node: str, node_name: str) -> None:
+        """Publish the devices of a node, by its name in plans and in the cluster.
+
+        Those of a node that was replaced stay.
+        """
+        pool = {"name": node_name, "generation": 1, "resourceSliceCount": 1}
+        devices = [{"name": f"gpu-{number}"} for number in range(_DEVICES[node])]
+        spec = {"driver": self._world, "nodeName": node_name, "pool": pool, "devices": devices}
+        with suppress(AlreadyExists):
+            await self._create(SLICES, node_name, spec, labels=self._labels)
+
+    async def create_claim(self, pod: Json) -> None:
+        """Create the claim of a pod from the template, as its controller does."""
+        meta = pod["metadata"]
+        name = f"{meta['name']}-gpu-{meta['uid'][:5]}"
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+        with suppress(AlreadyExists):
+            await self._create(CLAIMS, name, self._claim_spec, ownerReferences=[owner | {"controller": True}])
+        status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": name}]}
+        path = PODS.item(meta["name"], self._world, "status")
+        await self._admin.patch(path, {"metadata": {"uid": meta["uid"]}, "status": status})
+
+    async def end_claim(self, claim: Json) -> None:
+        """Take the next step in freeing the devices of a claim without a pod, and in deleting the claim.
+
+        In a cluster the garbage collector may delete the claim before or after its controller frees the
+        devices. Here the name of the pod decides.
+        """
+        meta = claim["metadata"]
+        early = meta["ownerReferences"][0]["name"] in _DELETED_EARLY and "deletionTimestamp" not in meta
+        unchanged = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        path = CLAIMS.item(meta["name"], self._world)
+        if claim.get("status") and not early:
+            body = {"metadata": unchanged, "status": {"allocation": None, "reservedFor": None}}
+            await self._admin.patch(CLAIMS.item(meta["name"], self._world, "status"), body)
+        elif meta.get("finalizers") and not early:
+            await self._admin.patch(path, {"metadata": unchanged | {"finalizers": None}})
+        else:
+            await self._admin.delete(path, uid=meta["uid"])
+
+    async def _create(self, resource: ApiResource, name: str, spec: Json, **metadata: object) -> None:
+        body = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": name, **metadata},
+            "spec": spec,
+        }
+        await self._admin.create(resource.collection(self._world), body)
