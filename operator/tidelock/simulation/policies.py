@@ -105,18 +105,19 @@ class SimulatedPolicy:
 
     @property
     def for_arrays_only(self) -> bool:
-        """Whether no plugin decides like this policy."""
-        return self.rule is not None or self.foresight > 0
+        """Whether the whole scheduler can't play it: no plugin decides like this, or nothing learns there."""
+        learns = bool(self.water_level and self.water_level.get("learnWeight"))
+        return self.rule is not None or self.foresight > 0 or learns
 
     def configuration(self, seed: int) -> Configuration:
         """Return the scheduler's configuration, with a seed for random choices.
 
         Raises:
-            ValueError: the policy has a rule of its own or knows the future, which no plugin does.
+            ValueError: the policy is for arrays only.
 
         """
         if self.for_arrays_only:
-            raise ValueError(f"{self.name}: no plugin decides like this policy")
+            raise ValueError(f"{self.name}: only arrays play this policy")
         args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
         enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
         if self.plugin:
@@ -183,6 +184,14 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
             "the default profile under a WaterLevel, as installed",
             WaterLevelBalance.name,
             water_level={},
+            weight=_SHIPPED_WEIGHT,
+            by_requests=True,
+        ),
+        SimulatedPolicy(
+            "learned-weight",
+            "shipped, with less weight where requests predict use",
+            WaterLevelBalance.name,
+            water_level={"learnWeight": True},
             weight=_SHIPPED_WEIGHT,
             by_requests=True,
         ),
