@@ -41,7 +41,7 @@ class Scorer(Protocol):
     def remove(self, pod: int, row: int) -> None:
         """Count a pod no longer."""
 
-    def show(self, reading: Reading, amounts: NodeAmounts) -> None:
+    def show(self, reading: Reading) -> None:
         """Take over a reading."""
 
     def fits(self, now: float) -> Mask | None:
@@ -97,7 +97,7 @@ class ArrayScheduler:
     def show(self, reading: Reading) -> None:
         """Take over a reading. A node may be within its limits again, or a tide has other limits."""
         if self._scorer is not None:
-            self._scorer.show(reading, self._amounts)
+            self._scorer.show(reading)
             self._retry()
 
     def add_pod(self, number: int) -> None:
@@ -188,7 +188,7 @@ class _RandomScorer:
     def remove(self, pod: int, row: int) -> None:
         """Count no pod."""
 
-    def show(self, reading: Reading, amounts: NodeAmounts) -> None:
+    def show(self, reading: Reading) -> None:
         """Ignore a reading."""
 
     def fits(self, now: float) -> None:

@@ -14,7 +14,7 @@ from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, Le
 from tidelock.cluster.usage.sums import own_use, uncovered
 from tidelock.framework.api import MAX_NODE_SCORE
 from tidelock.framework.plugin_args import read_args
-from tidelock.load.unexplained_use import UnexplainedUse, unexplained_part
+from tidelock.load.unexplained_use import UnexplainedUse, largest_unexplained_part
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
@@ -59,6 +59,8 @@ class LevelScorer:
         self._level = level_in_force(spec, EPOCH)
         self._spec, self._count = spec, len(nodes)
         self._unexplained = UnexplainedUse()
+        self._workload = world.workload
+        self._requests = np.array([[pod.requests.get(name, 0) for name in (CPU, MEMORY)] for pod in pods])
         usage_policy = UsagePolicy.of(self._level.spec)
         self._staleness = usage_policy.staleness
         capacity = np.array(
@@ -94,11 +96,11 @@ class LevelScorer:
         self._pods.remove(pod, row)
         self._renew(row)
 
-    def show(self, reading: Reading, amounts: NodeAmounts) -> None:
+    def show(self, reading: Reading) -> None:
         """Take over a reading: the annotations of nodes, and the use of pods."""
         self._at = EPOCH + reading.at
         if self._spec.learn_weight:
-            self._learn(reading, amounts)
+            self._learn(reading)
         self._of_pods = self._sums_pods and (self._of_pods or len(reading.pods) > 0)
         if not self._of_pods:
             np.round(reading.use[0], _DIGITS_OF_ANNOTATION, out=self._measured)
@@ -154,14 +156,11 @@ class LevelScorer:
             self._level = level_in_force(self._spec, now)
             self._renew_policy()
 
-    def _learn(self, reading: Reading, amounts: NodeAmounts) -> None:
-        """Learn how much of the nodes' use their requests do not explain, as `tidelock.load.loop` does."""
-        use = reading.use[0, self._levels.grouping.shares[0][0]]
-        requested = MAX_NODE_SCORE * (amounts.requested / amounts.capacity)[:, reading.nodes]
-        parts = [unexplained_part(*each) for each in zip(use, requested, strict=True)]
-        if known := [part for part in parts if part is not None]:
-            self._unexplained.learn(max(known), self._at)
-            self._renew_policy()
+    def _learn(self, reading: Reading) -> None:
+        """Learn how much of the pods' use their requests do not explain, as `tidelock.load.loop` does."""
+        requested = self._requests[self._workload[reading.pods]]
+        self._unexplained.learn(largest_unexplained_part(reading.of_pods[:, 0], requested), self._at)
+        self._renew_policy()
 
     def _renew_policy(self) -> None:
         part = self._unexplained.part
