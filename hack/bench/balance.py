@@ -34,6 +34,7 @@ from bench.balance_report import (
     FOREIGN,
     LEARNED,
     OURS,
+    PATIENT,
     RIVALS,
     TUNED_ON,
     ratios,
@@ -278,6 +279,8 @@ def play_everything(played: PlayedWorlds, options: argparse.Namespace, days: Seq
     rivals = [name for name in RIVALS if name in options.policies]
     play_all(played, list(cases(options, days)), options.policies, options, "days")
     play_all(played, variant_cases(options, days), [DEFAULT, OURS, LEARNED, *rivals], options, "other worlds")
+    late = [case for case in variant_cases(options, days) if VARIANTS[case.variant].lag is not None]
+    play_all(played, late, [PATIENT], options, "late metrics")
     play_all(played, bounded_cases(options, days), BOUNDS, options, "bounds")
     play_all(played, faulty_cases(options, days), (DEFAULT, OURS), options, "faults")
     lacking = [name for name in options.policies if name not in played.burst]

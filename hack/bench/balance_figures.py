@@ -14,6 +14,7 @@ from bench.balance_report import (
     OF_DEFAULT,
     OF_RIVAL,
     OURS,
+    PATIENT,
     TUNED_ON,
     best_of,
     by_day,
@@ -90,7 +91,7 @@ def add_variants(record: Record, outcomes: Sequence[Outcome], rivals: Sequence[s
         ]
         worlds = [each.figures for each in played]
         key = f"world-{variant}"
-        for name in (DEFAULT, OURS, LEARNED):
+        for name in (DEFAULT, OURS, LEARNED, PATIENT):
             having = [each for each in played if name in each.figures]
             if having:
                 means = averaged([each.figures[name] for each in having])

@@ -22,8 +22,8 @@ TUNED_ON = ("20110303", "20110306")
 
 DEFAULT = "default"
 OURS = "shipped"
-LEARNED = "learned-weight"
-"""The same with `learnWeight`, which is played in other worlds than the plain one."""
+LEARNED, PATIENT = "learned-weight", "long-staleness"
+"""The same with `learnWeight`, played in other worlds, and with a long staleness, played if metrics are late."""
 RIVALS = (
     "least-used",
     "least-pod-sums",

@@ -50,6 +50,8 @@ TELLING = frozenset(
 """Plugins of the default profile that distinguish simulated pods or nodes, and mandatory ones."""
 _STALENESS = 900
 """Seconds: samples are five minutes apart and five minutes late, and one may be missed."""
+_LONG_STALENESS = 3720
+"""Seconds: twice a delay of half an hour, and four times the time between readings, as the docs advise."""
 _HOUR = 12  # steps
 _WEIGHT = 3
 """Weight of a score of measured use. The score is absolute, so its weight matters little."""
@@ -192,6 +194,14 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
             "shipped, with less weight where requests predict use",
             WaterLevelBalance.name,
             water_level={"learnWeight": True},
+            weight=_SHIPPED_WEIGHT,
+            by_requests=True,
+        ),
+        SimulatedPolicy(
+            "long-staleness",
+            "shipped, for metrics that are up to half an hour late",
+            WaterLevelBalance.name,
+            water_level={"stalenessSeconds": _LONG_STALENESS},
             weight=_SHIPPED_WEIGHT,
             by_requests=True,
         ),
