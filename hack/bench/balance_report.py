@@ -23,7 +23,7 @@ TUNED_ON = ("20110303", "20110306")
 DEFAULT = "default"
 OURS = "shipped"
 LEARNED, PATIENT = "learned-weight", "long-staleness"
-"""The same with `learnWeight`, played in other worlds, and with a long staleness, played if metrics are late."""
+"""The same with `learnWeight`, played in other worlds, and with a long staleness, played for late metrics."""
 RIVALS = (
     "least-used",
     "least-pod-sums",

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -142,7 +142,7 @@ async def play(
     courses: Sequence[Course],
     exporter: Exporter,
     seconds: float,
-    target: Callable[[Pool], float],
+    target: Callable[[Pool], Awaitable[float]],
     at_step: AtStep,
 ) -> None:
     """Replay the load of all pools once. A step lasts so many seconds.
@@ -156,7 +156,7 @@ async def play(
             pool, placement = timer.pool, await timer.pool.placement()
             use = pool.use(placement, step)
             pool.tell(exporter, placement, use)
-            timer.add(placement, use.cpu, target(pool))
+            timer.add(placement, use.cpu, await target(pool))
         at_step(step, courses)
         due = max(due + seconds, clock())
         await asyncio.sleep(due - clock())

@@ -12,7 +12,7 @@ from math import exp
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.cache import Placed
+from tidelock.cluster.placed import Placed
 from tidelock.load.cooperative import in_slices, paced
 from tidelock.model.quantities import CPU, MEMORY
 from tidelock.model.usage_annotations import PodMeans

@@ -76,7 +76,7 @@ def test_worlds_are_reported_with_their_mean_difference(capsys: pytest.CaptureFi
     assert last.split()[:4] == ["ratio", "of", "both", "mean"]
     assert last.endswith("0.00 (0.00 to 0.00) %")
     assert record.figures["by-requests.live"].rounds == 2
-    assert record.figures["by-requests.mean-difference"].met
+    assert record.figures["by-requests.distance-of-the-mean"].met
     assert record.figures["ratio-of-both.live"].median < 1
 
 

@@ -180,15 +180,16 @@ def test_a_learned_weight_is_the_part_of_use_that_requests_do_not_explain(
         workloads=np.full((len(pods), 3, 2), np.nan),
     )
 
-    def differences(policy: str) -> Floats:
+    def scores_of(policy: str) -> Floats:
         scorer = LevelScorer(of, POLICIES[policy], nodes, pods)
         for pod in range(30):
             scorer.place(pod, pod % 7, EPOCH)
         scorer.show(reading)
         scores = scorer.scores(0, EPOCH + 90, NodeAmounts(nodes, pods), np.arange(12))
-        return scores - scores.mean()
+        differences: Floats = scores - scores.mean()
+        return differences
 
-    learned, whole = differences("learned-weight"), differences("shipped")
+    learned, whole = scores_of("learned-weight"), scores_of("shipped")
     part = float(learned @ whole / (whole @ whole))
     assert learned == pytest.approx(part * whole, abs=1e-5)
     assert least - 1e-6 <= part <= most + 1e-6
