@@ -282,7 +282,7 @@ def play_everything(played: PlayedWorlds, options: argparse.Namespace, days: Seq
     late = [case for case in variant_cases(options, days) if VARIANTS[case.variant].lag is not None]
     play_all(played, late, [PATIENT], options, "late metrics")
     play_all(played, bounded_cases(options, days), BOUNDS, options, "bounds")
-    play_all(played, faulty_cases(options, days), (DEFAULT, OURS), options, "faults")
+    play_all(played, faulty_cases(options, days), (DEFAULT, OURS, PATIENT), options, "faults")
     lacking = [name for name in options.policies if name not in played.burst]
     played.burst |= burst(options.nodes, lacking)
     played.keep(options.worlds)

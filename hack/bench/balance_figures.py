@@ -103,15 +103,18 @@ def add_variants(record: Record, outcomes: Sequence[Outcome], rivals: Sequence[s
 
 
 def add_faults(record: Record, outcomes: Sequence[Outcome]) -> None:
-    """Add the effect that remains when measurements fail."""
+    """Add the effect that remains when measurements fail, also with a long staleness."""
     for fault in FAULTS:
-        played = [
-            each for each in outcomes if each.case.fault == fault and {OURS, DEFAULT} <= each.figures.keys()
-        ]
-        if played:
-            most = max(each.figures[OURS].pending for each in played)
-            found = [*_ratio(played, OURS, DEFAULT), _figure("most pending", most)]
-            record.add(found, fault, key=f"fault-{fault}")
+        for name in (OURS, PATIENT):
+            played = [
+                each
+                for each in outcomes
+                if each.case.fault == fault and {name, DEFAULT} <= each.figures.keys()
+            ]
+            if played:
+                most = max(each.figures[name].pending for each in played)
+                found = [*_ratio(played, name, DEFAULT), _figure("most pending", most)]
+                record.add(found, fault, name, key=f"fault-{fault}")
 
 
 def add_burst(record: Record, most: Mapping[str, tuple[int, int]], nodes: int) -> None:

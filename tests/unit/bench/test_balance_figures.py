@@ -84,8 +84,8 @@ def test_faults_have_the_most_pods_that_waited(record: Record) -> None:
         [outcome("20110309", of(9, pending=0.5), fault="nan"), outcome("20110322", of(9), fault="nan")],
     )
 
-    assert value(record, "fault-nan.ratio") == pytest.approx(0.9)
-    assert value(record, "fault-nan.most-pending") == 0.5
+    assert value(record, "fault-nan.shipped.ratio") == pytest.approx(0.9)
+    assert value(record, "fault-nan.shipped.most-pending") == 0.5
 
 
 def test_a_burst_has_the_fair_share_and_one_as_target(record: Record) -> None:
