@@ -35,7 +35,7 @@ demo: venv ## Play the story of a reservation on a real control plane. KUBELETS=
 
 demo-water: venv ## Place pods under load by requests and by measured use, on a real control plane, and draw a picture
 	mkdir -p build
-	$(BIN)/python -m demo.water --plot build/water-live.png
+	$(BIN)/python -m bench.water --plot build/water-live.png
 
 test: venv chromium verify unit servers ## Install the requirements, run all checks and all tests
 

@@ -6,7 +6,8 @@ The records of the last runs are in docs/figures. Comments in a page enclose tex
   the median with its unit. A benchmark's name alone stands for the date, commit and load of its run.
 - `figures` and `/figures` enclose a table of all benchmarks, with headlines and the figures with a target.
 - `figures BENCH COLUMN...` and `/figures` enclose a table of one benchmark, with a row for each subject. A
-  column is the part of the ids after the subject, and perhaps a form.
+  column is the part of the ids after the subject, and perhaps a form. A first column such as `day-*` selects
+  the subjects whose ids begin so.
 
 While a benchmark has no record, the text between its comments stays as it is. Even then a figure or table
 must have the same text everywhere. The exit status is 1 if a comment names an unknown figure. With --check it
@@ -177,10 +178,14 @@ class Docs:
 
 def _by_subject(record: Record, columns: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the rows of a table with a row for each subject that has a figure in one of the columns."""
+    prefix = ""
+    if columns[0].endswith("*"):
+        prefix, columns = columns[0].removesuffix("*"), columns[1:]
     subjects: dict[str, dict[str, Measured]] = {}
     for key, figure in record.figures.items():
         subject, _, part = key.partition(".")
-        subjects.setdefault(subject, {})[part] = figure
+        if subject.startswith(prefix):
+            subjects.setdefault(subject, {})[part] = figure
     parsed = [_parsed(column) for column in columns]
     head = [""]
     for part, form in parsed:

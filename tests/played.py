@@ -54,7 +54,6 @@ UNPLAYED: Mapping[str, str] = {
     "pip": "is run in tests/installation/test_package.py",
     "pytest": "runs the tests themselves. That their files exist is checked",
     "python -m bench.": "measures for minutes to hours. Its options are read",
-    "python -m demo.water": "takes ten minutes. tests/cluster/test_water_replay.py runs its parts",
     "python docs/examples/manager/": "is run in tests/cluster/test_example_manager.py",
     "tidelock run": "runs until it is stopped. Tests in tests/cluster start it, and its options are read",
     "tidelock shadow": "runs for a day. tests/cluster/test_shadow.py runs a shorter one",

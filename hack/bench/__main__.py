@@ -1,7 +1,7 @@
 """Runs benchmarks one after another, and stores their records: python -m bench [--traces DIR] [NAME ...].
 
 Each runs at its default sizes, on a machine that should have no other work. The records are stored in
-docs/figures, and `hack/update-figures` then quotes them. bench.dispatch is left out without its traces.
+docs/figures, and `hack/update-figures` then quotes them. Those that need traces are left out without them.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from pathlib import Path
 from bench.record import BENCHES, FOLDER, ROOT
 from devcluster.output import say
 
-_WITH_TRACES = "dispatch"
+_WITH_TRACES = ("dispatch", "balance")
 
 
 def command(bench: str, traces: Path | None, folder: Path) -> list[str]:
     """Return the command line of a benchmark."""
-    options = [f"--traces={traces}"] if bench == _WITH_TRACES else []
+    options = [f"--traces={traces}"] if bench in _WITH_TRACES else []
     return [sys.executable, "-m", f"bench.{bench}", *options, f"--json={folder / bench}.json"]
 
 
@@ -27,11 +27,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench", description="Run benchmarks and store their records.")
     # Some versions of Python 3.11 and 3.12 also look for the empty list of no names among the choices.
     parser.add_argument("names", nargs="*", choices=[[], *BENCHES], metavar="NAME", help="only these")
-    parser.add_argument("--traces", type=Path, metavar="DIR", help=f"folder of bench.{_WITH_TRACES}'s files")
+    parser.add_argument("--traces", type=Path, metavar="DIR", help=f"folder for {' and '.join(_WITH_TRACES)}")
     options = parser.parse_args(arguments)
     failed = []
     for bench in options.names or BENCHES:
-        if bench == _WITH_TRACES and options.traces is None:
+        if bench in _WITH_TRACES and options.traces is None:
             say(f"bench.{bench} is left out, as there is no --traces.")
             continue
         say(f"bench.{bench}")

@@ -7,7 +7,8 @@ manifests and the chart, which are read, with measurements as late as a WaterLev
 
 Some days were used for choosing defaults, so the verdict counts only the others. Then follow other kinds of
 worlds, bounds, a burst with frozen metrics, and the effect when measurements fail. Results in the file of
---json are reused, so a stopped run can be continued, also with more seeds or policies.
+--worlds are reused, so a stopped run can be continued, also with more seeds or policies. The file of --json
+is the record that the docs quote.
 """
 
 import argparse
@@ -25,13 +26,15 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from bench.balance_record import PLAIN, Case, Outcome, Record
+from bench.balance_figures import add_burst, add_days, add_faults, add_policies, add_variants
 from bench.balance_report import (
     BOUNDS,
     BURST_REPLICAS,
     DEFAULT,
     FOREIGN,
+    LEARNED,
     OURS,
+    PATIENT,
     RIVALS,
     TUNED_ON,
     ratios,
@@ -41,8 +44,11 @@ from bench.balance_report import (
     report_variants,
 )
 from bench.balance_worlds import VARIANTS, setting, timing
+from bench.command import add_json
 from bench.installed import NotSimulatedError, base_configuration, chart_configuration, installed_policy
 from bench.placement_bounds import annealed, instant_bound, use_of
+from bench.played_worlds import PLAIN, Case, Outcome, PlayedWorlds
+from bench.record import Record
 from tidelock.running import collect_seldom
 from tidelock.simulation.engine import Run, Simulation
 from tidelock.simulation.measuring import DEFAULT_METRICS, FAULTS, MetricsFaults
@@ -126,10 +132,14 @@ def _sources(options: argparse.Namespace) -> dict[str, Source]:
 
 
 def play_all(
-    record: Record, cases: Sequence[Case], policies: Sequence[str], options: argparse.Namespace, title: str
+    played: PlayedWorlds,
+    cases: Sequence[Case],
+    policies: Sequence[str],
+    options: argparse.Namespace,
+    title: str,
 ) -> None:
-    """Simulate the cases that the record lacks, and write the record after each."""
-    lacking = ((case, [name for name in policies if name not in record.figures(case)]) for case in cases)
+    """Simulate the cases that were not simulated before, and write the file after each."""
+    lacking = ((case, [name for name in policies if name not in played.figures(case)]) for case in cases)
     tasks = [(case, names) for case, names in lacking if names]
     work = partial(play, sources=_sources(options), nodes=options.nodes, steps=options.steps)
     with ExitStack() as stack:
@@ -139,8 +149,8 @@ def play_all(
             pool = get_context("forkserver").Pool(options.jobs, initializer=_prepare)
             outcomes = stack.enter_context(pool).imap_unordered(work, tasks)
         for outcome in bar.track(outcomes, total=len(tasks), description=title):
-            record.add(outcome)
-            record.keep(options.json)
+            played.add(outcome)
+            played.keep(options.worlds)
 
 
 def burst(nodes: int, policies: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -179,7 +189,7 @@ def draw(options: argparse.Namespace, outcomes: Sequence[Outcome], policies: Seq
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line. --quick changes the defaults, and given options take precedence."""
-    parser = argparse.ArgumentParser(prog="python -m bench.balance", description=__doc__)
+    parser = argparse.ArgumentParser(prog="bench.balance", description=__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="folder with planetlab-DAY.csv(.gz) files")
     parser.add_argument(
         "--task-usage",
@@ -197,11 +207,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--variants", help=f"other worlds, separated by commas, of {', '.join(VARIANTS)}")
     parser.add_argument("--bounded", type=int, default=2, help="worlds of each day to compute bounds of")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--json", type=Path, help="file of all figures, which are reused")
-    parser.add_argument("--report", action="store_true", help="only report the figures of the file")
+    parser.add_argument("--worlds", type=Path, help="file of the results of all worlds, which are reused")
+    parser.add_argument("--report", action="store_true", help="only report the results of the file")
     parser.add_argument("--plots", type=Path, help="folder to write pictures to")
+    add_json(parser, arguments)
     options = parser.parse_args(arguments)
-    options.seeds = options.seeds or (2 if options.quick else 10)
+    options.seeds = options.seeds or (2 if options.quick else 3)
     options.nodes = options.nodes or (20 if options.quick else 40)
     known = [name for name in POLICIES if name not in FOREIGN]
     names = options.policies.split(",") if options.policies else known
@@ -213,8 +224,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     unknown = [name for name in options.variants if name not in VARIANTS]
     if unknown:
         parser.error(f"--variants: {unknown[0]!r} is not one of {', '.join(VARIANTS)}")
-    if options.report and options.json is None:
-        parser.error("--report: needs --json")
+    if options.report and options.worlds is None:
+        parser.error("--report: needs --worlds")
     return options
 
 
@@ -263,33 +274,59 @@ def faulty_cases(options: argparse.Namespace, days: Sequence[str]) -> list[Case]
     ]
 
 
-def play_everything(record: Record, options: argparse.Namespace, days: Sequence[str]) -> None:
-    """Simulate all worlds that the record lacks."""
+def play_everything(played: PlayedWorlds, options: argparse.Namespace, days: Sequence[str]) -> None:
+    """Simulate all worlds that were not simulated before."""
     rivals = [name for name in RIVALS if name in options.policies]
-    play_all(record, list(cases(options, days)), options.policies, options, "days")
-    play_all(record, variant_cases(options, days), [DEFAULT, OURS, *rivals], options, "other worlds")
-    play_all(record, bounded_cases(options, days), BOUNDS, options, "bounds")
-    play_all(record, faulty_cases(options, days), (DEFAULT, OURS), options, "faults")
-    lacking = [name for name in options.policies if name not in record.burst]
-    record.burst |= burst(options.nodes, lacking)
-    record.keep(options.json)
+    play_all(played, list(cases(options, days)), options.policies, options, "days")
+    play_all(played, variant_cases(options, days), [DEFAULT, OURS, LEARNED, *rivals], options, "other worlds")
+    late = [case for case in variant_cases(options, days) if VARIANTS[case.variant].lag is not None]
+    play_all(played, late, [PATIENT], options, "late metrics")
+    play_all(played, bounded_cases(options, days), BOUNDS, options, "bounds")
+    play_all(played, faulty_cases(options, days), (DEFAULT, OURS, PATIENT), options, "faults")
+    lacking = [name for name in options.policies if name not in played.burst]
+    played.burst |= burst(options.nodes, lacking)
+    played.keep(options.worlds)
+
+
+def report_all(
+    record: Record, played: PlayedWorlds, options: argparse.Namespace, days: Sequence[str]
+) -> Sequence[Outcome]:
+    """Print all results of some days, add them to the record, and return those of plain worlds.
+
+    Raises:
+        TraceError: no plain world was played.
+
+    """
+    outcomes = played.plain(days)
+    rivals = [name for name in RIVALS if name in options.policies]
+    of_days = [each for each in played.outcomes if each.case.day in days]
+    faulty = faulty_cases(options, days)
+    with_faults = [each for each in played.outcomes if each.case in faulty]
+    report(outcomes, options.policies)
+    report_variants(of_days, RIVALS)
+    report_faults(with_faults)
+    report_burst(played.burst, options.nodes)
+    add_policies(record, outcomes, options.policies)
+    if rivals:
+        add_days(record, outcomes, rivals)
+    add_variants(record, of_days, RIVALS)
+    add_faults(record, with_faults)
+    add_burst(record, played.burst, options.nodes)
+    record.write(options.json)
+    return outcomes
 
 
 def main(arguments: Sequence[str]) -> int:
     """Simulate all worlds, print the results and return the exit status."""
     options = parse(arguments)
     _prepare()
+    record = Record.begin(options)
     try:
         days = _days(options)
-        record = Record.of(options)
+        played = PlayedWorlds.of(options)
         if not options.report:
-            play_everything(record, options, days)
-        outcomes = record.plain(days)
-        report(outcomes, options.policies)
-        report_variants([each for each in record.outcomes if each.case.day in days], RIVALS)
-        faulty = faulty_cases(options, days)
-        report_faults([outcome for outcome in record.outcomes if outcome.case in faulty])
-        report_burst(record.burst, options.nodes)
+            play_everything(played, options, days)
+        outcomes = report_all(record, played, options, days)
     except (TraceError, NotSimulatedError) as error:
         sys.stderr.write(f"bench.balance: {error}\n")
         return 1

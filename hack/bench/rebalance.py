@@ -20,10 +20,10 @@ import msgspec
 import numpy as np
 
 from bench.balance import policy
-from bench.balance_record import Case
 from bench.balance_report import OURS, TUNED_ON
 from bench.balance_worlds import setting, timing
 from bench.figures import columns
+from bench.played_worlds import Case
 from tidelock.simulation.array_scheduler import ArrayScheduler
 from tidelock.simulation.engine import Run, Simulation
 from tidelock.simulation.level_scorer import LevelScorer

@@ -41,6 +41,8 @@ BENCHES = (
     "start",
     "plugin",
     "worst",
+    "balance",
+    "water",
 )
 """The benchmarks with records, in the order of the docs."""
 

@@ -17,6 +17,11 @@ NODE_CPU = (
 )
 POD_CPU = f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[{SECONDS}s]))"
 """Queries of a WaterLevel with a short range, as the default ones have five minutes."""
+SETTLED_POD_CPU = (
+    f"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total[{SECONDS}s])"
+    f" and container_cpu_usage_seconds_total offset {SECONDS}s)"
+)
+"""The same without pods that are younger than the range, as a rate is too low for them."""
 
 _MEMORY = 16 * 2**30
 

@@ -2,24 +2,72 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from math import inf
+from random import Random
 
 import numpy as np
 
 from replay.exporter import Exporter
 from replay.pool import Placement, Pool, loads, memory_use
+from tidelock.kube.client import PODS
+from tidelock.kube.watch import Reflector
+from tidelock.model.pods import Pod, decode_pod
 from tidelock.simulation.engine import NOT_PLACED
-from tidelock.simulation.world import Floats, SimulatedWorld
+from tidelock.simulation.recording import RecordedWorld
+from tidelock.simulation.world import Floats
 
 
-class Stay(NamedTuple):
-    """The life of a pod in a replay: its workload, and the first and the last step that had it on a node."""
+@dataclass
+class Stay:
+    """The life of a pod on its node, in seconds of the epoch. The end is infinite while the pod is there."""
 
     workload: int
-    first: int
-    last: int
+    row: int
+    bound: float
+    ended: float = inf
+
+
+@dataclass
+class Stays:
+    """The stays of a pool's pods by their names, in the order of the bindings, as a watch reports them."""
+
+    pool: Pool
+    of: dict[str, Stay] = field(default_factory=dict)
+
+    def upsert(self, old: Pod | None, new: Pod) -> None:
+        """Note the time at which a pod was bound."""
+        del old
+        name = new.meta.name
+        if new.node_name and name not in self.of:
+            workload, row = self.pool.workload_of(new.meta.labels), self.pool.row_of(new.node_name)
+            self.of[name] = Stay(workload, row, time.time())
+
+    def remove(self, last: Pod) -> None:
+        """Note the time at which a pod was deleted, if it had been bound."""
+        if last.meta.name in self.of:
+            self.of[last.meta.name].ended = time.time()
+
+    def synced(self) -> None:
+        """Ignore the end of a list."""
+
+
+@asynccontextmanager
+async def watching(pool: Pool) -> AsyncIterator[Stays]:
+    """Watch the pods of a pool while the context lasts."""
+    stays = Stays(pool)
+    rng = Random()  # noqa: S311 -- it only spreads retries
+    reflector = Reflector(pool.client, PODS, decode_pod, stays, rng=rng, namespace=pool.name)
+    task = asyncio.create_task(reflector.run())
+    try:
+        await reflector.synced.wait()
+        yield stays
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 @dataclass
@@ -27,34 +75,32 @@ class Course:
     """The history of a pool over T steps.
 
     Attributes:
-        pool: pool of this history.
+        stays: the life of each pod so far.
         cpu: percent of each node in each step so far, from the use of its pods. T x N.
         target: target of its WaterLevel beside each step in percent, or NaN if there was none.
         pending: number of pods without a node. T.
         placement: placement of the pods in the last step.
-        stays: the life of each pod so far, by its name.
         began, ended: seconds of the epoch at which the first step and the last one were added.
 
     """
 
-    pool: Pool
+    stays: Stays
     cpu: list[Floats] = field(default_factory=list)
     target: list[float] = field(default_factory=list)
     pending: list[int] = field(default_factory=list)
     placement: Placement | None = None
-    stays: dict[str, Stay] = field(default_factory=dict)
     began: float = 0.0
     ended: float = 0.0
 
+    @property
+    def pool(self) -> Pool:
+        """The pool of this history."""
+        return self.stays.pool
+
     def add(self, placement: Placement, cpu: Floats, target: float) -> None:
         """Add a step."""
-        step = len(self.cpu)
         self.ended = time.time()
         self.began = self.began or self.ended
-        for name, workload, node in zip(*map(list, placement), strict=True):
-            if node != NOT_PLACED:
-                first = self.stays[name].first if name in self.stays else step
-                self.stays[name] = Stay(int(workload), first, step)
         self.cpu.append(cpu)
         self.target.append(target)
         self.pending.append(int((placement.node == NOT_PLACED).sum()))
@@ -65,22 +111,27 @@ class Course:
         """The mean duration of a step, which is longer than planned on a busy machine."""
         return round((self.ended - self.began) / (len(self.cpu) - 1), 1)
 
-    def lived(self, lead: int = 0) -> SimulatedWorld:
-        """Return a world of the pods as they came and went, in the time of the replay.
+    def recorded(self, lead: int = 0) -> RecordedWorld:
+        """Return a world of the pods in the order and at the times in which they were bound and deleted.
 
-        The world begins some steps before the first pods, and those of the last step stay.
+        The world begins some steps before the first step. Pods that were bound still earlier come at its
+        beginning, in their order. Nothing is used before the first step.
         """
         world, steps, seconds = self.pool.world, len(self.cpu), self.seconds
-        workload, first, last = np.array(list(self.stays.values()), np.intp).T
-        return replace(
+        start = self.began - lead * seconds
+        stays = [stay for stay in self.stays.of.values() if stay.bound < self.ended + seconds]
+        workload, row = np.array([(stay.workload, stay.row) for stay in stays], np.intp).T
+        bound, ended = np.array([(max(stay.bound - start, 0.0), stay.ended - start) for stay in stays]).T
+        lived = replace(
             world,
             workload=workload,
-            arrives=(lead + first) * seconds,
-            lives=np.where(last == steps - 1, np.inf, (last + 1 - first) * seconds),
+            arrives=bound,
+            lives=ended - bound,
             cpu=np.pad(loads(world)[workload, :steps], ((0, 0), (lead, 0))).astype(np.float32),
             memory=memory_use(world)[workload],
             step=seconds,
         )
+        return RecordedWorld(lived, row, steady=True, remarks=[])
 
 
 AtStep = Callable[[int, Sequence[Course]], None]
@@ -91,7 +142,7 @@ async def play(
     courses: Sequence[Course],
     exporter: Exporter,
     seconds: float,
-    target: Callable[[Pool], float],
+    target: Callable[[Pool], Awaitable[float]],
     at_step: AtStep,
 ) -> None:
     """Replay the load of all pools once. A step lasts so many seconds.
@@ -105,7 +156,7 @@ async def play(
             pool, placement = timer.pool, await timer.pool.placement()
             use = pool.use(placement, step)
             pool.tell(exporter, placement, use)
-            timer.add(placement, use.cpu, target(pool))
+            timer.add(placement, use.cpu, await target(pool))
         at_step(step, courses)
         due = max(due + seconds, clock())
         await asyncio.sleep(due - clock())

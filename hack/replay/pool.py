@@ -1,8 +1,9 @@
 """Nodes and Deployments of a world in a real cluster, and the use of their pods."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -102,6 +103,22 @@ class Pool:
         """Return the name of a node."""
         return f"{self.name}-{self.world.machines[row].name}"
 
+    def row_of(self, node: str) -> int:
+        """Return the row of a node by its name, or NOT_PLACED for any other name."""
+        return self._rows.get(node, NOT_PLACED)
+
+    def workload_of(self, labels: Mapping[str, str]) -> int:
+        """Return the index of a pod's workload."""
+        return self._workloads[labels[_APP]]
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {self.node_name(row): row for row in range(len(self.world.machines))}
+
+    @cached_property
+    def _workloads(self) -> dict[str, int]:
+        return {each.name: index for index, each in enumerate(self.world.workloads)}
+
     async def furnish(self) -> None:
         """Create namespace, nodes and Deployments without replicas, and wait until the nodes take pods."""
         await self.client.create(_NAMESPACES.collection(), {"metadata": {"name": self.name}})
@@ -144,12 +161,10 @@ class Pool:
             ),
             key=lambda pod: pod.metadata.name,
         )
-        workload = {each.name: index for index, each in enumerate(self.world.workloads)}
-        row = {self.node_name(index): index for index in range(len(self.world.machines))}
         return Placement(
             tuple(pod.metadata.name for pod in pods),
-            np.array([workload[pod.metadata.labels[_APP]] for pod in pods], np.intp),
-            np.array([row.get(pod.spec.node_name, NOT_PLACED) for pod in pods], np.intp),
+            np.array([self.workload_of(pod.metadata.labels) for pod in pods], np.intp),
+            np.array([self.row_of(pod.spec.node_name) for pod in pods], np.intp),
         )
 
     async def end_pod(self, name: str) -> None:

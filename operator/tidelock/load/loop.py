@@ -38,7 +38,7 @@ from tidelock.load.promql import anonymous_access
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
 from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
-from tidelock.load.unexplained_use import unexplained_part, use_and_requests
+from tidelock.load.unexplained_use import largest_unexplained_part, use_and_requests
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import Prometheus, WaterLevelSpec
 from tidelock.model.conditions import Aspect, failed
@@ -377,28 +377,21 @@ class LoadLoop:
             else:
                 census.add(item, group.estimate.levels.get(item))
         stored, generation = group.body.get("status", {}), _generation(group.body)
-        found = census.survey(await self._unexplained(group, census, stored, now))
+        found = census.survey(await self._unexplained(group, stored, now))
         self._metrics.surveyed(group.name, found)
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])
         if await self._put_status(group, render_level(stored, generation, found, conditions, now)):
             self._record_transitions(group, stored, conditions)
 
-    async def _unexplained(
-        self, group: MeasuredGroup, census: Census, stored: Mapping[str, Any], now: float
-    ) -> float | None:
-        """Learn how much of the use of a group's nodes their requests do not explain, if that is wanted."""
+    async def _unexplained(self, group: MeasuredGroup, stored: Mapping[str, Any], now: float) -> float | None:
+        """Learn how much of the use of a group's pods their requests do not explain, if that is wanted."""
         if not group.spec.learn_weight:
             return None
         group.unexplained.restore(stored.get("unexplainedPercent"), now)
-        parts = []
-        for name, uses in census.fresh.items():
-            part = unexplained_part(*use_and_requests(self._cache.columns, uses, name))
-            if part is not None:
-                parts.append(part)
-            await asyncio.sleep(0)  # one resource of 5,000 nodes takes one or two milliseconds
-        if parts:
-            group.unexplained.learn(max(parts), now)
+        oldest = now - group.spec.staleness_seconds
+        pods = await use_and_requests(group.estimate.uses.pods, self._cache.get, oldest)
+        group.unexplained.learn(largest_unexplained_part(*pods), now)
         return group.unexplained.part
 
     async def _publish_fault(self, group: MeasuredGroup, error: Exception) -> None:

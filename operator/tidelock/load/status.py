@@ -90,8 +90,7 @@ class Census:
         self._now = now
         self._window = shortest_window(spec)
         self._qualities: dict[str, Quality] = {}
-        self.fresh: dict[Measured, dict[str, float]] = {resource: {} for resource in _RESOURCES}
-        """The mean use of each fresh node, by resource and name."""
+        self._fresh: dict[Measured, dict[str, float]] = {resource: {} for resource in _RESOURCES}
         self._sampled_at: float | None = None
 
     def add(self, name: str, level: NodeLevel | None) -> None:
@@ -106,13 +105,13 @@ class Census:
         self._sampled_at = max(level.at, self._sampled_at or 0.0)
         if found is Quality.FRESH:
             for resource, stat in level.windows.get(self._window, {}).items():
-                self.fresh[resource][name] = stat.mean
+                self._fresh[resource][name] = stat.mean
 
     def survey(self, unexplained: float | None = None) -> LevelSurvey:
         """Return the sums, with the learned part of use that requests do not explain."""
         spreads = {
             resource: _spread(list(values.values()), self._in_force.spec.target)
-            for resource, values in self.fresh.items()
+            for resource, values in self._fresh.items()
             if values
         }
         return LevelSurvey(self._qualities, spreads, self._sampled_at, self._in_force, unexplained)

@@ -14,6 +14,7 @@ from tidelock.cluster.usage.levels import MEASURED_RESOURCES, NEVER, WINDOWS, Le
 from tidelock.cluster.usage.sums import own_use, uncovered
 from tidelock.framework.api import MAX_NODE_SCORE
 from tidelock.framework.plugin_args import read_args
+from tidelock.load.unexplained_use import UnexplainedUse, largest_unexplained_part
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY
@@ -49,14 +50,17 @@ class LevelScorer:
         """
         args = read_args(policy.plugin, dict(policy.args), WaterLevelBalanceArgs)
         spec = water_level_of(policy.water_level or {}).spec
-        if spec is None or spec.learn_weight:
-            raise ValueError(f"{policy.name}: arrays have no learned weight")
+        if spec is None:
+            raise ValueError(f"{policy.name}: has an invalid WaterLevel")
         weights = {each.name: each.weight for each in args.resources}
         self._shares = [weights.get(name, 0.0) / sum(weights.values()) for name in MEASURED_RESOURCES]
         self._scoring = LevelScoring(args.scoring, args.combination, self._shares)
         self._rule = policy.rule
         self._level = level_in_force(spec, EPOCH)
         self._spec, self._count = spec, len(nodes)
+        self._unexplained = UnexplainedUse()
+        self._workload = world.workload
+        self._requests = np.array([[pod.requests.get(name, 0) for name in (CPU, MEMORY)] for pod in pods])
         usage_policy = UsagePolicy.of(self._level.spec)
         self._staleness = usage_policy.staleness
         capacity = np.array(
@@ -95,6 +99,8 @@ class LevelScorer:
     def show(self, reading: Reading) -> None:
         """Take over a reading: the annotations of nodes, and the use of pods."""
         self._at = EPOCH + reading.at
+        if self._spec.learn_weight:
+            self._learn(reading)
         self._of_pods = self._sums_pods and (self._of_pods or len(reading.pods) > 0)
         if not self._of_pods:
             np.round(reading.use[0], _DIGITS_OF_ANNOTATION, out=self._measured)
@@ -148,7 +154,18 @@ class LevelScorer:
         """Take over the target, the limits and the weight if a tide began or ended."""
         if not self._level.holds(now):
             self._level = level_in_force(self._spec, now)
-            self._levels = replace(self._levels, grouping=self._grouping(UsagePolicy.of(self._level.spec)))
+            self._renew_policy()
+
+    def _learn(self, reading: Reading) -> None:
+        """Learn how much of the pods' use their requests do not explain, as `tidelock.load.loop` does."""
+        requested = self._requests[self._workload[reading.pods]]
+        self._unexplained.learn(largest_unexplained_part(reading.of_pods[:, 0], requested), self._at)
+        self._renew_policy()
+
+    def _renew_policy(self) -> None:
+        part = self._unexplained.part
+        policy = UsagePolicy.of(self._level.spec, 1.0 if part is None else part)
+        self._levels = replace(self._levels, grouping=self._grouping(policy))
 
     def _grouping(self, usage_policy: UsagePolicy) -> Grouping:
         """Return the group of all nodes."""

@@ -50,6 +50,8 @@ TELLING = frozenset(
 """Plugins of the default profile that distinguish simulated pods or nodes, and mandatory ones."""
 _STALENESS = 900
 """Seconds: samples are five minutes apart and five minutes late, and one may be missed."""
+_LONG_STALENESS = 3720
+"""Seconds: twice a delay of half an hour, and four times the time between readings, as the docs advise."""
 _HOUR = 12  # steps
 _WEIGHT = 3
 """Weight of a score of measured use. The score is absolute, so its weight matters little."""
@@ -105,18 +107,19 @@ class SimulatedPolicy:
 
     @property
     def for_arrays_only(self) -> bool:
-        """Whether no plugin decides like this policy."""
-        return self.rule is not None or self.foresight > 0
+        """Whether the whole scheduler can't play it: no plugin decides like this, or nothing learns there."""
+        learns = bool(self.water_level and self.water_level.get("learnWeight"))
+        return self.rule is not None or self.foresight > 0 or learns
 
     def configuration(self, seed: int) -> Configuration:
         """Return the scheduler's configuration, with a seed for random choices.
 
         Raises:
-            ValueError: the policy has a rule of its own or knows the future, which no plugin does.
+            ValueError: the policy is for arrays only.
 
         """
         if self.for_arrays_only:
-            raise ValueError(f"{self.name}: no plugin decides like this policy")
+            raise ValueError(f"{self.name}: only arrays play this policy")
         args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
         enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
         if self.plugin:
@@ -183,6 +186,22 @@ POLICIES: dict[str, SimulatedPolicy] = _named(
             "the default profile under a WaterLevel, as installed",
             WaterLevelBalance.name,
             water_level={},
+            weight=_SHIPPED_WEIGHT,
+            by_requests=True,
+        ),
+        SimulatedPolicy(
+            "learned-weight",
+            "shipped, with less weight where requests predict use",
+            WaterLevelBalance.name,
+            water_level={"learnWeight": True},
+            weight=_SHIPPED_WEIGHT,
+            by_requests=True,
+        ),
+        SimulatedPolicy(
+            "long-staleness",
+            "shipped, for metrics that are up to half an hour late",
+            WaterLevelBalance.name,
+            water_level={"stalenessSeconds": _LONG_STALENESS},
             weight=_SHIPPED_WEIGHT,
             by_requests=True,
         ),

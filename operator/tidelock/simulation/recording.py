@@ -15,7 +15,7 @@ from tidelock.model.meta import Key
 from tidelock.model.quantities import CPU, MEMORY, PODS
 from tidelock.simulation.cluster import VirtualClock
 from tidelock.simulation.engine import NOT_PLACED, Run, Simulation
-from tidelock.simulation.measuring import Reading
+from tidelock.simulation.measuring import MetricsTiming, Reading
 from tidelock.simulation.policies import SimulatedPolicy
 from tidelock.simulation.traces import TraceError
 from tidelock.simulation.world import Floats, Indices, Loads, Machine, SimulatedWorkload, SimulatedWorld
@@ -104,7 +104,8 @@ class RecordedWorld:
     def as_it_was(self) -> Run:
         """Return the use of the nodes under the scheduler of that time, for a world with steady nodes."""
         policy = SimulatedPolicy("as it was", "the scheduler of that time", measures=False)
-        return Simulation(self.world, policy, scheduler=_Replay(self.rows)).run()
+        unread = MetricsTiming(interval=self.world.step, span=self.world.step)
+        return Simulation(self.world, policy, timing=unread, scheduler=_Replay(self.rows)).run()
 
 
 class _Replay:

@@ -1,6 +1,6 @@
 """Content of a simulation: nodes, pods that come and go, and their true use."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -94,15 +94,3 @@ class SimulatedWorld:
     def steps(self) -> int:
         """The number of steps."""
         return int(self.cpu.shape[1])
-
-
-def reordered(world: SimulatedWorld, order: Indices) -> SimulatedWorld:
-    """Return the same world with its pods in another order (P), in which those come that arrive at once."""
-    return replace(
-        world,
-        workload=world.workload[order],
-        arrives=world.arrives[order],
-        lives=world.lives[order],
-        cpu=world.cpu[order],
-        memory=world.memory[order],
-    )

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from bench.balance import bounded_cases, cases, main, parse, variant_cases
-from bench.balance_record import Case, Outcome, Record
 from bench.balance_report import (
     OURS,
     TUNED_ON,
@@ -15,6 +14,7 @@ from bench.balance_report import (
     report_variants,
 )
 from bench.balance_worlds import VARIANTS, setting, timing
+from bench.played_worlds import Case, Outcome, PlayedWorlds
 from tidelock.simulation.measuring import DEFAULT_METRICS
 from tidelock.simulation.results import RunFigures
 from tidelock.simulation.traces import TraceError
@@ -40,6 +40,7 @@ def outcome(
         (of(7.3), False),  # over 0.90 of the rival's
         (of(7.0, p99=51.0), False),
         (of(7.0, pending=0.1), False),
+        (of(7.0, p99=49.0), True),
     ],
 )
 def test_a_day_is_met_only_if_all_conditions_hold(ours: RunFigures, *, met: bool) -> None:
@@ -98,15 +99,15 @@ def test_without_a_rival_no_day_is_judged(capsys: pytest.CaptureFixture[str]) ->
 
 def test_results_are_stored_and_not_computed_again(tmp_path: Path) -> None:
     file = tmp_path / "balance.json"
-    options = parse(["--traces", ".", "--json", str(file)])
-    record = Record.of(options)
+    options = parse(["--traces", ".", "--worlds", str(file)])
+    record = PlayedWorlds.of(options)
     record.add(Outcome(Case(_REPORTED, 0, 0.5), {"default": of(9.0)}))
     record.add(Outcome(Case(_REPORTED, 0, 0.5), {OURS: of(6.0)}))
     record.add(Outcome(Case(_REPORTED, 0, 0.5, "nan"), {OURS: of(7.0)}))
     record.add(Outcome(Case(_REPORTED, 0, 0.5, variant="double-load"), {OURS: of(8.0)}))
     record.keep(file)
 
-    again = Record.of(options)
+    again = PlayedWorlds.of(options)
 
     assert again == record
     assert again.figures(Case(_REPORTED, 0, 0.5)) == {"default": of(9.0), OURS: of(6.0)}
@@ -116,24 +117,24 @@ def test_results_are_stored_and_not_computed_again(tmp_path: Path) -> None:
 
 def test_a_file_of_other_worlds_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "balance.json"
-    Record(20, 288).keep(file)
+    PlayedWorlds(20, 288).keep(file)
 
     with pytest.raises(TraceError, match="has worlds of 20 nodes and 288 steps, not of 40 and 288"):
-        Record.of(parse(["--traces", ".", "--json", str(file)]))
+        PlayedWorlds.of(parse(["--traces", ".", "--worlds", str(file)]))
     file.write_text("[]")
     with pytest.raises(TraceError, match=r"is no file of bench\.balance"):
-        Record.of(parse(["--traces", ".", "--json", str(file)]))
+        PlayedWorlds.of(parse(["--traces", ".", "--worlds", str(file)]))
 
 
 def test_a_report_without_results_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "planetlab-20110309.csv").write_text("1\n")
 
-    assert main(["--traces", str(tmp_path), "--report", "--json", str(tmp_path / "none.json")]) == 1
+    assert main(["--traces", str(tmp_path), "--report", "--worlds", str(tmp_path / "none.json")]) == 1
 
     assert capsys.readouterr().err == "bench.balance: nothing was played of 20110309\n"
     with pytest.raises(SystemExit):
         parse(["--traces", str(tmp_path), "--report"])
-    assert "--report: needs --json" in capsys.readouterr().err
+    assert "--report: needs --worlds" in capsys.readouterr().err
 
 
 def test_a_burst_is_judged_by_the_fair_share_plus_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,6 +125,15 @@ def test_a_table_has_a_row_for_each_subject() -> None:
     ]
 
 
+def test_a_table_can_be_restricted_to_some_subjects() -> None:
+    text = "<!-- figures lock ten-* p50 -->\n<!-- /figures -->\n"
+    assert docs().update("a.md", text).splitlines()[2:-2] == [
+        "| | p50 |",
+        "| --- | --- |",
+        "| ten nodes | 3 ms |",
+    ]
+
+
 def test_the_table_of_all_has_targets_runs_and_benchmarks_without_a_record() -> None:
     found = docs()
     found.records["lock"].faults.append("a lock was lost")

@@ -477,13 +477,13 @@ async def test_the_status_of_a_water_level_shows_a_failure_of_measuring(
 
 
 async def test_the_part_of_use_that_requests_do_not_explain_is_learned_and_weighs(bench: Bench) -> None:
-    """The use of ten nodes is half of their requests. Readings are half a minute apart."""
-    bench.source.nodes = {}
+    """The use of ten pods is half of their requests. Readings are half a minute apart."""
+    (node,) = list(bench.source.nodes)[:1]
+    bench.source.pods = {}
     for number in range(10):
-        name = f"node-{number}"
-        bench.cache.put_node(builders.node(name, cpu="10", uid=f"uid-{name}"))
-        bench.cache.assume(builders.pod(name, requests={"cpu": str(number)}), name)
-        bench.source.nodes[name] = (5.0 * number, None)
+        name = f"web-{number}"
+        bench.cache.assume(builders.pod(name, requests={"cpu": f"{number}m"}), node)
+        bench.source.pods[name] = (0.0005 * number, 1e8)
     bench.api.statuses[WATERLEVELS.item("pool")] = {
         "metadata": {"name": "pool", "uid": "uid-pool", "resourceVersion": "1", "generation": 1},
         "status": {"unexplainedPercent": 80},

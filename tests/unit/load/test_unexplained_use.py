@@ -1,4 +1,4 @@
-"""How much of the use of nodes their requests do not explain."""
+"""How much of the use of pods their requests do not explain."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -9,7 +9,13 @@ import pytest
 import builders
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
-from tidelock.load.unexplained_use import UnexplainedUse, unexplained_part, use_and_requests
+from tidelock.load.unexplained_use import (
+    UnexplainedUse,
+    largest_unexplained_part,
+    unexplained_part,
+    use_and_requests,
+)
+from tidelock.model.usage_annotations import PodMeans
 
 HOUR = 3600.0
 REQUESTED = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
@@ -42,7 +48,7 @@ def test_use_that_is_a_fixed_share_of_requests_is_explained() -> None:
     [
         [12, 14, 40, 35, 60, 44, 70, 90, 66, 99],
         [30, 5, 41, 16, 22, 70, 11, 9, 38, 33],
-        [90, 80, 75, 60, 40, 50, 33, 20, 12, 1],
+        [10, 60, 20, 50, 30, 55, 35, 45, 90, 40],
     ],
 )
 def test_the_part_is_that_of_the_least_squares_line(use: list[int]) -> None:
@@ -55,7 +61,11 @@ def test_equal_requests_explain_nothing() -> None:
     assert part(list(REQUESTED), [50] * 10) == 1
 
 
-def test_few_nodes_and_equal_use_say_nothing() -> None:
+def test_less_use_for_more_requests_explains_nothing() -> None:
+    assert part([90, 80, 75, 60, 40, 50, 33, 20, 12, 1], list(REQUESTED)) == 1
+
+
+def test_few_pods_and_equal_use_say_nothing() -> None:
     assert part(list(REQUESTED[:9]), list(REQUESTED[:9])) is None
     assert part([50] * 10, list(REQUESTED)) is None
 
@@ -88,10 +98,37 @@ def test_a_learned_part_is_not_replaced_by_a_stored_one() -> None:
     assert learned.part == 0.3
 
 
-def test_nodes_that_are_gone_or_have_nothing_are_left_out() -> None:
+def test_an_unknown_part_changes_nothing() -> None:
+    learned = UnexplainedUse()
+    learned.learn(None, HOUR)
+    assert learned.part is None
+    learned.learn(0.3, HOUR)
+    learned.learn(None, 2 * HOUR)
+    assert learned.part == 0.3
+
+
+def test_the_resource_with_the_larger_part_counts() -> None:
+    requested = np.array([[each, each] for each in REQUESTED], np.float64)
+    use = requested / 2
+    use[:, 1] = use[::-1, 1]
+    assert largest_unexplained_part(use, requested) == 1
+    use[3:, 1] = np.nan  # of three pods nothing is known
+    assert largest_unexplained_part(use, requested) == pytest.approx(0, abs=1e-9)
+    assert largest_unexplained_part(np.full_like(use, np.nan), requested) is None
+
+
+async def test_pods_that_are_gone_or_were_not_measured_lately_are_left_out() -> None:
     cache = Cache(Columns())
     cache.put_node(builders.node("node-a", cpu="4"))
-    cache.put_node(builders.node("node-b", cpu="0"))
-    cache.assume(builders.pod(requests={"cpu": "1"}), "node-a")
-    use, requested = use_and_requests(cache.columns, {"node-a": 50.0, "node-b": 5.0, "node-c": 9.0}, "cpu")
-    assert (use.tolist(), requested.tolist()) == ([50], [25])
+    pods = [builders.pod(name, requests={"cpu": "1", "memory": "1Gi"}) for name in ("new", "old")]
+    for pod in pods:
+        cache.assume(pod, "node-a")
+    means = [0.5, 1e9, 0.6, 1e9, 0.7, 1e9]
+    measured = {pod.uid: PodMeans(at, means) for pod, at in zip(pods, (100.0, 50.0), strict=True)}
+    measured["gone"] = PodMeans(100.0, means)
+
+    use, requested = await use_and_requests(measured, cache.get, 60.0)
+
+    assert use[0].tolist() == [0.5, 1e9]
+    assert requested[0].tolist() == [pods[0].requests["cpu"], pods[0].requests["memory"]]
+    assert np.isnan(use[1:]).all()

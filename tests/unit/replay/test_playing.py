@@ -3,19 +3,36 @@ from math import inf
 import numpy as np
 import pytest
 
-from replay.playing import Course
+from replay.playing import Course, Stays
 from replay.pool import Placement, Pool
+from tidelock.model.meta import ObjectMeta
+from tidelock.model.pods import Pod, PodSpec
 from tidelock.simulation.engine import NOT_PLACED
 from tidelock.simulation.world import Machine, SimulatedWorkload, SimulatedWorld
 from unit.load.patches import PatchApi
 
 
+def pod(name: str, workload: str, node: str = "") -> Pod:
+    return Pod(ObjectMeta(name, labels={"app": workload}), PodSpec(node_name=node))
+
+
 @pytest.fixture
-def course() -> Course:
-    """Return the course of two Deployments, of which one has a pod that is replaced after two steps."""
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time of the replay, which tests set."""
+    at = [1000.0]
+    monkeypatch.setattr("replay.playing.time.time", lambda: at[0])
+    return at
+
+
+@pytest.fixture
+def course(now: list[float]) -> Course:
+    """Return the course of two Deployments on two nodes.
+
+    A pod is replaced after two steps and a half, and goes to the other node. Another one is never bound.
+    """
     world = SimulatedWorld(
         title="small",
-        machines=(Machine("a", 2000, 2**33),),
+        machines=(Machine("a", 2000, 2**33), Machine("b", 2000, 2**33)),
         workloads=(SimulatedWorkload("web", 500, 2**30), SimulatedWorkload("db", 100, 2**30)),
         workload=np.array([0, 1]),
         arrives=np.zeros(2),
@@ -23,32 +40,53 @@ def course() -> Course:
         cpu=np.array([[100, 200, 300, 400], [10, 20, 30, 40]], np.float32),
         memory=np.array([1e9, 2e9]),
     )
-    made = Course(Pool(PatchApi(), world, "pool"))
-    for names in (("db-1", "web-1"), ("db-1", "web-1"), ("db-1", "web-2"), ("db-1", "web-2")):
-        placement = Placement((*names, "web-0"), np.array([1, 0, 0]), np.array([0, 0, NOT_PLACED]))
-        made.add(placement, np.array([50.0]), 40.0)
-    made.began, made.ended = 1000.0, 1012.04
+    stays = Stays(Pool(PatchApi(), world, "pool"))
+    made = Course(stays)
+    now[0] = 993.0
+    stays.upsert(None, pod("web-1", "web", "pool-a"))
+    stays.upsert(None, pod("web-0", "web"))
+    now[0] = 994.0
+    stays.upsert(pod("db-1", "db"), pod("db-1", "db", "pool-a"))
+    for step in range(4):
+        now[0] = 1000.0 + 4.01 * step
+        placement = Placement(("db-1", "web-1", "web-0"), np.array([1, 0, 0]), np.array([0, 0, NOT_PLACED]))
+        made.add(placement, np.array([50.0, 0.0]), 40.0)
+    now[0] = 1010.0
+    stays.remove(pod("web-1", "web", "pool-a"))
+    stays.remove(pod("web-0", "web"))
+    stays.upsert(pod("web-2", "web"), pod("web-2", "web", "pool-b"))
+    stays.upsert(pod("web-2", "web", "pool-b"), pod("web-2", "web", "pool-b"))
     return made
 
 
 def test_a_course_is_a_world_of_the_pods_that_lived(course: Course) -> None:
-    world = course.lived()
+    past = course.recorded()
+    world = past.world
 
     assert (world.step, world.steps) == (4.0, 4)
-    assert world.workload.tolist() == [1, 0, 0]
-    assert world.arrives.tolist() == [0.0, 0.0, 8.0]
-    assert world.lives.tolist() == [inf, 8.0, inf]
-    assert world.cpu[:, 3].tolist() == [40.0, 400.0, 400.0]
-    assert world.memory.tolist() == [2e9, 1e9, 1e9]
+    assert world.workload.tolist() == [0, 1, 0]
+    assert past.rows.tolist() == [0, 0, 1]
+    assert world.arrives.tolist() == [0.0, 0.0, 10.0]
+    assert world.lives.tolist() == [10.0, inf, inf]
+    assert world.cpu[:, 3].tolist() == [400.0, 40.0, 400.0]
+    assert world.memory.tolist() == [1e9, 2e9, 1e9]
+
+
+def test_a_course_has_the_use_of_the_nodes_as_it_was(course: Course) -> None:
+    cpu = course.recorded().as_it_was().cpu
+
+    assert cpu[:, 0].tolist() == pytest.approx([5.5, 11.0, 9.0, 2.0])
+    assert cpu[:, 1].tolist() == pytest.approx([0.0, 0.0, 7.5, 20.0])
 
 
 def test_pods_without_a_node_are_counted(course: Course) -> None:
     assert course.pending == [1, 1, 1, 1]
 
 
-def test_a_world_can_begin_before_its_pods(course: Course) -> None:
-    world = course.lived(lead=2)
+def test_a_world_can_begin_before_its_steps(course: Course) -> None:
+    world = course.recorded(lead=2).world
 
     assert world.steps == 6
-    assert world.arrives.tolist() == [8.0, 8.0, 16.0]
-    assert world.cpu[1].tolist() == [0.0, 0.0, 100.0, 200.0, 300.0, 400.0]
+    assert world.arrives.tolist() == [1.0, 2.0, 18.0]
+    assert world.lives.tolist() == [17.0, inf, inf]
+    assert world.cpu[0].tolist() == [0.0, 0.0, 100.0, 200.0, 300.0, 400.0]

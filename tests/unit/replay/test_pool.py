@@ -3,7 +3,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from demo.water import Lives
+from bench.water import Lives
 from replay.exporter import Exporter
 from replay.pool import Placement, Pool
 from tidelock.simulation.engine import NOT_PLACED, Simulation

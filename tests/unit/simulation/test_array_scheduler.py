@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tidelock.simulation.array_scheduler import ArrayScheduler
+from tidelock.simulation.cluster import EPOCH, node_of, pod_of
 from tidelock.simulation.engine import Run, Simulation, whole_scheduler
+from tidelock.simulation.level_scorer import LevelScorer
 from tidelock.simulation.measuring import (
     DEFAULT_METRICS,
     FAULTS,
@@ -14,9 +16,11 @@ from tidelock.simulation.measuring import (
     SLOW_METRICS,
     MetricsFaults,
     MetricsTiming,
+    Reading,
 )
+from tidelock.simulation.node_amounts import NodeAmounts
 from tidelock.simulation.policies import POLICIES, SimulatedPolicy
-from tidelock.simulation.world import SimulatedWorkload, SimulatedWorld
+from tidelock.simulation.world import Floats, SimulatedWorkload, SimulatedWorld
 from tidelock.simulation.worlds import Setting, machine, synthetic_load, world_of
 from unit.simulation.small import HOUR, world
 
@@ -43,9 +47,11 @@ def both(
     return quick, whole
 
 
-def mixed(steps: int = 24) -> SimulatedWorld:
+def mixed(steps: int = 24, nodes: int = 6) -> SimulatedWorld:
     """Return nodes of three sizes, with roll-outs and noise between replicas."""
-    setting = Setting(nodes=6, cores=(8, 16, 32), workloads=12, life=HOUR, noise=0.5, rollouts=3, steps=steps)
+    setting = Setting(
+        nodes=nodes, cores=(8, 16, 32), workloads=2 * nodes, life=HOUR, noise=0.5, rollouts=3, steps=steps
+    )
     return world_of("mixed", synthetic_load(100, steps, 3), setting, 3)
 
 
@@ -151,3 +157,39 @@ def test_a_policy_with_foresight_goes_by_the_use_that_is_to_come() -> None:
 
     assert [beside("water-level"), beside("least-pod-sums")] == [0, 0]
     assert [beside("water-level-foreseen"), beside("least-pod-sums-foreseen")] == [1, 1]
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.0, 0.0, 0.0), (1.0, 0.3, 0.7), (100.0, 0.9, 1.0)])
+def test_a_learned_weight_is_the_part_of_use_that_requests_do_not_explain(
+    noise: float, least: float, most: float
+) -> None:
+    """The use of a pod is its request, with noise as a multiple of the requests' deviation."""
+    of = mixed(nodes=12)
+    nodes, pods = [node_of(each) for each in of.machines], [pod_of(each) for each in of.workloads]
+    rng, running = np.random.default_rng(1), np.arange(60)
+    requested = np.array([[pod.requests[name] for name in ("cpu", "memory")] for pod in pods])[
+        of.workload[running]
+    ]
+    use = requested + noise * rng.normal(0, 1, (60, 2)) * requested.std(axis=0)
+    reading = Reading(
+        at=60.0,
+        nodes=np.arange(12),
+        use=np.broadcast_to(rng.uniform(20, 60, 12), (3, 3, 2, 12)),
+        pods=running,
+        of_pods=np.repeat(use[:, np.newaxis], 3, axis=1),
+        workloads=np.full((len(pods), 3, 2), np.nan),
+    )
+
+    def scores_of(policy: str) -> Floats:
+        scorer = LevelScorer(of, POLICIES[policy], nodes, pods)
+        for pod in range(30):
+            scorer.place(pod, pod % 7, EPOCH)
+        scorer.show(reading)
+        scores = scorer.scores(0, EPOCH + 90, NodeAmounts(nodes, pods), np.arange(12))
+        differences: Floats = scores - scores.mean()
+        return differences
+
+    learned, whole = scores_of("learned-weight"), scores_of("shipped")
+    part = float(learned @ whole / (whole @ whole))
+    assert learned == pytest.approx(part * whole, abs=1e-5)
+    assert least - 1e-6 <= part <= most + 1e-6

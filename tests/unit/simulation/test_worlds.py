@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tidelock.simulation.traces import MEBIBYTE, TracedPod
-from tidelock.simulation.world import STEP, SimulatedWorld, reordered
+from tidelock.simulation.world import STEP, SimulatedWorld
 from tidelock.simulation.worlds import (
     STEPS_A_DAY,
     LoadShape,
@@ -244,16 +244,6 @@ def test_synthetic_load_has_its_shape() -> None:
 def test_impossible_shapes_are_refused(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"^{field}: "):
         Setting(**{field: value})  # type: ignore[arg-type]
-
-
-def test_a_world_in_another_order_has_the_same_pods() -> None:
-    world = burst_world(2, 3, at=600.0, steps=4)
-    order = np.arange(world.pods)[::-1]
-    other = reordered(world, order)
-
-    assert other.arrives.tolist() == world.arrives[::-1].tolist()
-    assert np.array_equal(other.cpu[order], world.cpu)
-    assert other.workload.tolist() == world.workload[::-1].tolist()
 
 
 def test_night_work_comes_at_night_and_services_are_used_by_day() -> None:

@@ -227,7 +227,7 @@ class WaterLevelSpec(Wire):
     """Part of WaterLevelBalance's weight that counts, in percent. 0: use has no effect on scores, and limits
     still apply."""
     learn_weight: bool = False
-    """True: the weight is multiplied with the part of the variance of use between nodes that requests do not
+    """True: the weight is multiplied with the part of the variance of use between pods that requests do not
     explain. So use counts less where requests already predict it."""
     tides: (
         Annotated[
@@ -288,7 +288,7 @@ class WaterLevelStatus(StatusWire):
     weight_percent: Percent | None = None
     """Part of the weight of WaterLevelBalance that counts at present, in percent."""
     unexplained_percent: Percent | None = None
-    """Part of the variance of use between nodes that their requests do not explain, in percent, for
+    """Part of the variance of use between pods that their requests do not explain, in percent, for
     learnWeight. It is a mean over about an hour, of the resource with the larger part."""
     cpu: UsageLevel | None = None
     """Level of CPU use."""

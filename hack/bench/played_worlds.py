@@ -47,7 +47,7 @@ class Outcome:
     figures: dict[str, RunFigures]
 
 
-class Record(msgspec.Struct):
+class PlayedWorlds(msgspec.Struct):
     """All results for worlds of one size, as in the file.
 
     Attributes:
@@ -89,22 +89,22 @@ class Record(msgspec.Struct):
             new.replace(file)
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> "Record":
-        """Read the file, or return an empty record if there is none.
+    def of(cls, options: argparse.Namespace) -> "PlayedWorlds":
+        """Read the file, or return no results if there is none.
 
         Raises:
             TraceError: the file has worlds of another size, or can't be read.
 
         """
-        if options.json is None or not options.json.exists():
+        if options.worlds is None or not options.worlds.exists():
             return cls(options.nodes, options.steps)
         try:
-            record = msgspec.json.decode(options.json.read_bytes(), type=cls)
+            record = msgspec.json.decode(options.worlds.read_bytes(), type=cls)
         except msgspec.DecodeError as error:
-            raise TraceError(f"--json: {options.json} is no file of bench.balance: {error}") from error
+            raise TraceError(f"--worlds: {options.worlds} is no file of bench.balance: {error}") from error
         if (record.nodes, record.steps) != (options.nodes, options.steps):
             raise TraceError(
-                f"--json: {options.json} has worlds of {record.nodes} nodes and {record.steps} steps, "
+                f"--worlds: {options.worlds} has worlds of {record.nodes} nodes and {record.steps} steps, "
                 f"not of {options.nodes} and {options.steps}"
             )
         return record
