@@ -1,4 +1,4 @@
-"""The next leader holds what its predecessor granted."""
+"""The next leader holds the capacity that its predecessor granted."""
 
 from typing import Any
 
