@@ -1,4 +1,4 @@
-"""A ledger whose reservations are answered in the response to their creation."""
+"""A ledger with reservations that are answered in the response to their creation."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ class Scene(LedgerScene):
         return self.answer(nonce, name, at=at)
 
     def unseen(self) -> ReservationInfo:
-        """Return the reservation of the creation, whose object was not seen yet."""
+        """Return the reservation of the creation, before its object was seen."""
         entry = self.answers.find("once")
         assert entry is not None
         return entry

@@ -1,4 +1,4 @@
-"""The object of an answered creation takes over what was granted."""
+"""The object of an answered creation takes over the granted capacity."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The next leader holds what its predecessor granted."""
+"""The next leader holds the capacity that its predecessor granted."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_an_answer_of_an_object_with_a_status_is_spent(ledger: Scene) -> None:
 
 
 def test_a_copy_with_a_status_does_not_spend_the_answer(ledger: Scene) -> None:
-    """Guard against a copy that waits, whose status is written before that of the original."""
+    """Guard against a copy that waits, and has its status before the original has one."""
     ledger.admit(ledger.propose())
     annotations = ledger.answer(name="", generate_name="lock")
     ledger.reservation("lock-1", annotations=annotations)

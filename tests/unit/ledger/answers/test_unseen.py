@@ -1,4 +1,4 @@
-"""Answered reservations whose object was not seen yet, and faults of their records."""
+"""Answered reservations with an object that was not seen yet, and faults of their records."""
 
 import pytest
 

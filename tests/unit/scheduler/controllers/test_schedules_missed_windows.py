@@ -1,4 +1,4 @@
-"""Windows whose start has passed before they are created."""
+"""Windows that are created after their start."""
 
 from builders import NOW
 from tidelock.model.instants import format_instant
