@@ -13,7 +13,9 @@ def imported_by(module: str) -> set[str]:
     return set(run.stdout.decode().split())
 
 
-@pytest.mark.parametrize("package", ["cryptography", "kopf", "kubernetes", "tidelock.simulation"])
+@pytest.mark.parametrize(
+    "package", ["cryptography", "kopf", "kubernetes", "tidelock.cel", "tidelock.simulation"]
+)
 def test_a_start_does_not_import_what_the_first_decision_does_not_need(package: str) -> None:
     """Each of them took up to a fifth of the time from the launch to the first binding."""
     assert package not in imported_by("tidelock.process")
@@ -27,3 +29,15 @@ def test_the_command_line_is_read_before_the_scheduler_is_imported() -> None:
         "tidelock.running",
         "tidelock.settings",
     }
+
+
+def test_models_are_built_for_their_first_object() -> None:
+    """Schemas of configuration files and of rare kinds were built at each start, for a twentieth of it."""
+    program = (
+        "import sys, pydantic, tidelock.process; seen = [pydantic.BaseModel]\n"
+        "for each in seen: seen += each.__subclasses__()\n"
+        "print(*(each.__name__ for each in seen if each.__pydantic_complete__))"
+    )
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environ, check=True)
+    assert set(run.stdout.decode().split()) <= {"BaseModel", "RootModel"}
