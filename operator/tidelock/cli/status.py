@@ -50,7 +50,7 @@ def command(
     if watch:
         ask(target, lambda session: _watch(session, wide=output is Output.WIDE))
         return
-    raw, levels = ask(target, _read, short=True)
+    raw, levels = ask(target, _read)
     if output in (Output.JSON, Output.YAML):
         plain = {"reservations": [_plain(each) for each in raw], "waterLevels": levels}
         show_plain(plain, output)
