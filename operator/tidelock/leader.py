@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from tidelock.accepting import ListenError
 from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.binders.answering import CreationDesk
 from tidelock.binders.endpoint import SERVICE, WEB_SERVICE, Endpoint
@@ -30,7 +31,6 @@ from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Leadership
 from tidelock.kube.skew import watch_skew
 from tidelock.kube.watch import Reflector
-from tidelock.listening import ListenError
 from tidelock.load.cooperative import AT_LEISURE, in_slices
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
@@ -61,18 +61,17 @@ from tidelock.scheduler.informers.informers import listers_of, reflectors
 from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.scheduler.views.recent_decisions import MOST, RecentDecisions
-from tidelock.serving import MetricsToken
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
-from tidelock.web.site import Site, Standing
-from tidelock.web.sources import Sources
-from tidelock.web.view import WebView
+from tidelock.web.standing import Standing
 
 if TYPE_CHECKING:
     from kopf import OperatorRegistry
 
     from tidelock.binders.server import BinderServer
     from tidelock.integrations.karmada.server import EstimatorServer
+    from tidelock.serving import MetricsToken
+    from tidelock.web.site import Site
 
 logger = logging.getLogger(__name__)
 
@@ -200,6 +199,11 @@ class Leader:
         )
 
     @property
+    def started(self) -> asyncio.Event:
+        """Set when decisions begin."""
+        return self._loop.started
+
+    @property
     def alive(self) -> bool:
         """Whether decisions are made, or need not be, as another process leads."""
         return self._leadership.waiting or self._clock.monotonic() - self._loop.last_turn < STUCK
@@ -235,8 +239,12 @@ class Leader:
         silence = silence if silence > _SILENT else 0
         return Standing(state, self._instance, holder, self._leadership.epoch, silence)
 
-    def site(self, token: MetricsToken | None) -> Site:
+    def site(self, token: "MetricsToken | None") -> "Site":
         """Make the web view. A token restricts it to requests that have it."""
+        from tidelock.web.site import Site  # noqa: PLC0415 -- many processes have no web view
+        from tidelock.web.sources import Sources  # noqa: PLC0415
+        from tidelock.web.view import WebView  # noqa: PLC0415
+
         sources = Sources(self._decider, self._recent, self._groups.objects, self._schedules.objects)
         return Site(WebView(sources).look, lambda: self.standing, self._clock, token)
 

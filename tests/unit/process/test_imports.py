@@ -14,7 +14,7 @@ def imported_by(module: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "package", ["cryptography", "kopf", "kubernetes", "tidelock.cel", "tidelock.simulation"]
+    "package", ["aiohttp", "cryptography", "kopf", "kubernetes", "tidelock.cel", "tidelock.simulation"]
 )
 def test_a_start_does_not_import_what_the_first_decision_does_not_need(package: str) -> None:
     """Each of them took up to a fifth of the time from the launch to the first binding."""
