@@ -12,6 +12,7 @@ from tidelock.kube.client import PODS
 from tidelock.model.instants import earliest
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
+from tidelock.running import keeping_nearly_all
 from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.evictions import Evictor
@@ -78,8 +79,9 @@ class Loop:
 
     async def run(self, event_handlers: EventHandlers) -> NoReturn:
         """Decide for ever, from the moment at which all objects are known."""
-        while not event_handlers.ready:
-            await self._sleep()
+        with keeping_nearly_all():
+            while not event_handlers.ready:
+                await self._sleep()
         self.started.set()
         known = {"nodes": len(self._decider.columns), "reservations": len(self._decider.ledger.entries)}
         logger.info("ready, decisions begin", extra=known)
