@@ -8,15 +8,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from tidelock.accepting import ListenError
-from tidelock.binders.admission_check import AdmissionCheck
-from tidelock.binders.answering import CreationDesk
 from tidelock.binders.endpoint import SERVICE, WEB_SERVICE, Endpoint
-from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import supervision
 from tidelock.integrations.autoscalers.wiring import Autoscalers
-from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
@@ -68,8 +64,10 @@ from tidelock.web.standing import Standing
 if TYPE_CHECKING:
     from kopf import OperatorRegistry
 
+    from tidelock.binders.answering import CreationDesk
     from tidelock.binders.server import BinderServer
     from tidelock.integrations.karmada.server import EstimatorServer
+    from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
     from tidelock.serving import MetricsToken
     from tidelock.web.site import Site
 
@@ -150,7 +148,7 @@ class Leader:
         self._schedules = ScheduleController(context, decider.ledger)
         self._quotas = QuotaController(context, decider.ledger.quotas)
         self._desk = QuoteController(context, decider)
-        self._requests = ProvisioningRequestController(context) if settings.provisioning_requests else None
+        self._requests = self._make_requests(context) if settings.provisioning_requests else None
         self._autoscalers = Autoscalers(
             context, decider, keep_nodes=settings.keep_nodes, request_nodes=settings.request_nodes
         )
@@ -184,6 +182,14 @@ class Leader:
         )
         loop.on_groups = PodGroupWriter(context, decider.objects.pod_groups).record
         return gates, loop
+
+    @staticmethod
+    def _make_requests(context: WriterContext) -> "ProvisioningRequestController":
+        from tidelock.integrations.provisioning_requests.controller import (  # noqa: PLC0415 -- few clusters have them
+            ProvisioningRequestController,
+        )
+
+        return ProvisioningRequestController(context)
 
     def _make_event_handlers(self) -> EventHandlers:
         """Make the event handlers of all watches."""
@@ -382,13 +388,15 @@ class Leader:
         """
         if not (settings.extender or settings.admission or settings.answers):
             return None
-        # Both import cryptography, which only certificates need.
+        # Two of them import cryptography, which only certificates need.
+        from tidelock.binders.admission_check import AdmissionCheck  # noqa: PLC0415
         from tidelock.binders.certificate_rotator import (  # noqa: PLC0415
             BINDINGS,
             CREATIONS,
             CertificateRotator,
         )
         from tidelock.binders.server import BinderServer  # noqa: PLC0415
+        from tidelock.binders.unbound_pods import UnboundPods  # noqa: PLC0415
 
         guard = AdmissionCheck(self._decider)
         namespace, _, name = settings.tls_secret.partition("/")
@@ -443,8 +451,10 @@ class Leader:
             ready=self._answers,
         )
 
-    def _make_desk(self) -> CreationDesk:
+    def _make_desk(self) -> "CreationDesk":
         """Make the desk for creations. Nothing is decided before there are keys for its answers."""
+        from tidelock.binders.answering import CreationDesk  # noqa: PLC0415 -- as in _make_door
+
         provided = self._event_handlers.await_resource("answers")
         desk = CreationDesk(
             self._decider.ledger, self._clock, self._loop.wake, provided, self._tasks.note_request
