@@ -205,9 +205,9 @@ class Leader:
         )
 
     @property
-    def started(self) -> asyncio.Event:
-        """Set when decisions begin."""
-        return self._loop.started
+    def under_way(self) -> asyncio.Event:
+        """Set shortly after decisions begin."""
+        return self._loop.under_way
 
     @property
     def alive(self) -> bool:
@@ -268,7 +268,7 @@ class Leader:
         """
         self._decider.ledger.lead(self._leadership.epoch)
         async with (
-            supervision.running((self._kopf,), self._loop.started, stop) as kopf_task,
+            supervision.running((self._kopf,), self._loop.under_way, stop) as kopf_task,
             self._leadership.term(),
             self._extenders,
             self._recorder,

@@ -102,13 +102,13 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _serve_soon(settings: Settings, leader: Leader) -> NoReturn:
-    """Serve probes, metrics and the web view, once decisions begin or are long in coming.
+    """Serve probes, metrics and the web view, once decisions are under way or are long in coming.
 
     The server needs aiohttp, whose import takes a tenth of a start.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(_SERVING_SECONDS):
-            await leader.started.wait()
+            await leader.under_way.wait()
     await asyncio.to_thread(import_module, "tidelock.serving")
     async with _served(settings, leader) as port:
         logger.info("serving", extra={"port": port})

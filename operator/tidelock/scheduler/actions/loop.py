@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds of decisions between two turns of the event loop: watches and answers wait no longer than that.
 _SLICE = 0.005
+# Seconds from the first decision until `under_way`.
+_HEAD_START = 0.1
 # Longest sleep: a system clock that was set forward is noticed within it.
 _LONGEST_SLEEP = 1.0
 
@@ -40,6 +42,9 @@ class Loop:
     Attributes:
         on_answers: called with the creations of reservations that a step has changed.
         on_groups: called with the results of PodGroups of a step.
+        started: set when decisions begin.
+        under_way: set shortly after that. Imports that no decision needs wait for it, as they would keep the
+            first bindings from the interpreter.
 
     """
 
@@ -71,6 +76,7 @@ class Loop:
         self.on_groups: Callable[[Iterable[PodGroupResult]], None] = lambda _results: None
         self._event = asyncio.Event()
         self.started = asyncio.Event()
+        self.under_way = asyncio.Event()
         self.last_turn = clock.monotonic()
 
     def wake(self) -> None:
@@ -83,6 +89,7 @@ class Loop:
             while not event_handlers.ready:
                 await self._sleep()
         self.started.set()
+        asyncio.get_running_loop().call_later(_HEAD_START, self.under_way.set)
         known = {"nodes": len(self._decider.columns), "reservations": len(self._decider.ledger.entries)}
         logger.info("ready, decisions begin", extra=known)
         while True:
