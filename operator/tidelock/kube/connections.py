@@ -208,6 +208,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._answer: Answer | None = None  # of the request under way
         self._whole = True  # whether news of it wait until it is complete
+        self._paused = False
         self._news: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self.used = False
@@ -245,8 +246,9 @@ class _Connection(asyncio.Protocol):
             self.abort()
         if self._whole and not answer.complete:
             return
-        if answer.buffered > _MOST_BUFFERED and not self._whole:
+        if answer.buffered > _MOST_BUFFERED and not (self._whole or self._paused or self.closing):
             self._transport.pause_reading()
+            self._paused = True
         self._wake()
 
     async def send(self, request: bytes, seconds: float) -> Answer:
@@ -267,12 +269,13 @@ class _Connection(asyncio.Protocol):
         """Wait for a part of the body, and return all that has arrived, or nothing at its end."""
         while not (answer.buffered or answer.complete):
             await self._wait(silence)
-        if answer.buffered > _MOST_BUFFERED and not self.closing:
-            self._transport.resume_reading()
+        self._resume()
         return answer.take()
 
     async def rest(self, answer: Answer, silence: float) -> None:
         """Wait for the whole answer."""
+        self._whole = True
+        self._resume()
         while not answer.complete:
             await self._wait(silence)
 
@@ -281,6 +284,12 @@ class _Connection(asyncio.Protocol):
         self._answer = None
         if not answer.complete:
             self.abort()
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._paused and not self.closing:
+            self._transport.resume_reading()
+        self._paused = False
 
     def _begin(self, request: bytes, *, whole: bool) -> Answer:
         self.used = True

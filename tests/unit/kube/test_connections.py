@@ -187,3 +187,14 @@ async def test_a_server_waits_for_the_reader_of_a_stream() -> None:
             read += len(part)
         assert read == size
         stream.close()
+
+
+async def test_a_long_refusal_of_a_stream_is_read_as_a_whole() -> None:
+    """Its connection would wait for a reader for ever."""
+    far = Far(b"HTTP/1.1 500 Error\r\nContent-Length: %d\r\n\r\n" % 2**24 + bytes(2**24), OK)
+    async with far.serve(limit=1) as pool:
+        stream = await pool.stream(REQUEST, connect=5.0, silence=5.0)
+        await stream.finish()
+        assert len(stream.answer.take()) == 2**24
+        assert (await send(pool)).take() == b"{}"
+    assert far.connections == 1
