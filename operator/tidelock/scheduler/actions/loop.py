@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 # Seconds of decisions between two turns of the event loop: watches and answers wait no longer than that.
 _SLICE = 0.005
 # Seconds from the first decision until `under_way`.
-_HEAD_START = 0.1
+_HEAD_START = 0.05
 # Longest sleep: a system clock that was set forward is noticed within it.
 _LONGEST_SLEEP = 1.0
 
