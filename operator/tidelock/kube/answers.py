@@ -89,8 +89,8 @@ class Answer:
 
     def end(self) -> None:
         """Note the end of the connection, which ends an answer without a length, as some proxies send it."""
-        if self.status and self._read_body == self._read_to_the_end:
-            self._complete()
+        if self._read_body == self._read_to_the_end:
+            self.complete = bool(self.status) and (self._inflate is None or self._inflate.eof)
 
     def _read_head(self, data: bytes) -> bytes | None:
         """Read the head and return the bytes after it, or None if the head is not complete."""

@@ -99,6 +99,7 @@ class ConnectionPool:
                 if not kept:
                     raise
             except BaseException:
+                connection.abort()  # a part of the answer may have arrived
                 self._release(connection)
                 raise
 

@@ -99,7 +99,17 @@ def test_without_a_length_the_answer_ends_with_the_connection() -> None:
     assert answer.take() == b"<html>"
 
 
-@pytest.mark.parametrize("data", [b"", OK[:20], OK[:-1], CHUNKED + b"4\r\nab", CHUNKED + b"1\r\na\r\n"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        OK[:20],
+        OK[:-1],
+        CHUNKED + b"4\r\nab",
+        CHUNKED + b"1\r\na\r\n",
+        COMPRESSED + b"\r\n" + PACKED[:20],
+    ],
+)
 def test_the_end_of_the_connection_completes_no_other_answer(data: bytes) -> None:
     answer = fed(data)
     answer.end()
