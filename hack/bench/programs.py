@@ -29,7 +29,7 @@ def tidelock(
     Its modules are compiled before, as they are in the image: it would take longer than the rest of a start.
     """
     subprocess.run(
-        (sys.executable, "-c", "import kopf, tidelock.kube.kubeconfig, tidelock.process"),
+        (sys.executable, "-c", "import kopf, tidelock.kube.kubeconfig, tidelock.process, tidelock.serving"),
         env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
         check=True,
     )

@@ -42,7 +42,7 @@ from tidelock.framework.config import default_configuration
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, ApiResource, KubeClient
 from tidelock.ledger.output.status import render_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.running import collect_seldom
+from tidelock.running import collect_seldom, keeping_nearly_all
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
@@ -111,7 +111,7 @@ async def start(lists: Lists, parts: Parts) -> None:
 
     """
     before = _resident()
-    with parts.timed(_WHOLE):
+    with parts.timed(_WHOLE), keeping_nearly_all():
         decider = Decider(default_configuration(SCHEDULER, BUILTINS))
         handlers = EventHandlers(
             decider.cache, decider.ledger, decider.queue, decider.waiting_pods, Stopped(), lambda: None

@@ -20,8 +20,9 @@ from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.serving import MetricsToken, serve
-from tidelock.web.site import Site, Standing
+from tidelock.web.site import Site
 from tidelock.web.sources import Sources
+from tidelock.web.standing import Standing
 from tidelock.web.view import WebView
 
 LEADING = Standing("leading", "tidelock-7d9c5-x2x9p", "tidelock-7d9c5-x2x9p_1", epoch=3)

@@ -7,15 +7,12 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from tidelock.binders.admission_check import AdmissionCheck
-from tidelock.binders.answering import CreationDesk
+from tidelock.accepting import ListenError
 from tidelock.binders.endpoint import SERVICE, WEB_SERVICE, Endpoint
-from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers import supervision
 from tidelock.integrations.autoscalers.wiring import Autoscalers
-from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
 from tidelock.isolation import Isolation
 from tidelock.kube.client import (
     RESERVATIONGROUPS,
@@ -30,7 +27,6 @@ from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Leadership
 from tidelock.kube.skew import watch_skew
 from tidelock.kube.watch import Reflector
-from tidelock.listening import ListenError
 from tidelock.load.cooperative import AT_LEISURE, in_slices
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
@@ -61,18 +57,19 @@ from tidelock.scheduler.informers.informers import listers_of, reflectors
 from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.scheduler.views.recent_decisions import MOST, RecentDecisions
-from tidelock.serving import MetricsToken
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
-from tidelock.web.site import Site, Standing
-from tidelock.web.sources import Sources
-from tidelock.web.view import WebView
+from tidelock.web.standing import Standing
 
 if TYPE_CHECKING:
     from kopf import OperatorRegistry
 
+    from tidelock.binders.answering import CreationDesk
     from tidelock.binders.server import BinderServer
     from tidelock.integrations.karmada.server import EstimatorServer
+    from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
+    from tidelock.serving import MetricsToken
+    from tidelock.web.site import Site
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +148,7 @@ class Leader:
         self._schedules = ScheduleController(context, decider.ledger)
         self._quotas = QuotaController(context, decider.ledger.quotas)
         self._desk = QuoteController(context, decider)
-        self._requests = ProvisioningRequestController(context) if settings.provisioning_requests else None
+        self._requests = self._make_requests(context) if settings.provisioning_requests else None
         self._autoscalers = Autoscalers(
             context, decider, keep_nodes=settings.keep_nodes, request_nodes=settings.request_nodes
         )
@@ -186,6 +183,14 @@ class Leader:
         loop.on_groups = PodGroupWriter(context, decider.objects.pod_groups).record
         return gates, loop
 
+    @staticmethod
+    def _make_requests(context: WriterContext) -> "ProvisioningRequestController":
+        from tidelock.integrations.provisioning_requests.controller import (  # noqa: PLC0415 -- few clusters have them
+            ProvisioningRequestController,
+        )
+
+        return ProvisioningRequestController(context)
+
     def _make_event_handlers(self) -> EventHandlers:
         """Make the event handlers of all watches."""
         decider = self._decider
@@ -198,6 +203,11 @@ class Leader:
             self._loop.wake,
             listers_of(decider),
         )
+
+    @property
+    def under_way(self) -> asyncio.Event:
+        """Set shortly after decisions begin."""
+        return self._loop.under_way
 
     @property
     def alive(self) -> bool:
@@ -235,8 +245,12 @@ class Leader:
         silence = silence if silence > _SILENT else 0
         return Standing(state, self._instance, holder, self._leadership.epoch, silence)
 
-    def site(self, token: MetricsToken | None) -> Site:
+    def site(self, token: "MetricsToken | None") -> "Site":
         """Make the web view. A token restricts it to requests that have it."""
+        from tidelock.web.site import Site  # noqa: PLC0415 -- many processes have no web view
+        from tidelock.web.sources import Sources  # noqa: PLC0415
+        from tidelock.web.view import WebView  # noqa: PLC0415
+
         sources = Sources(self._decider, self._recent, self._groups.objects, self._schedules.objects)
         return Site(WebView(sources).look, lambda: self.standing, self._clock, token)
 
@@ -254,7 +268,7 @@ class Leader:
         """
         self._decider.ledger.lead(self._leadership.epoch)
         async with (
-            supervision.running((self._kopf,), self._loop.started, stop) as kopf_task,
+            supervision.running((self._kopf,), self._loop.under_way, stop) as kopf_task,
             self._leadership.term(),
             self._extenders,
             self._recorder,
@@ -374,13 +388,15 @@ class Leader:
         """
         if not (settings.extender or settings.admission or settings.answers):
             return None
-        # Both import cryptography, which only certificates need.
+        # Two of them import cryptography, which only certificates need.
+        from tidelock.binders.admission_check import AdmissionCheck  # noqa: PLC0415
         from tidelock.binders.certificate_rotator import (  # noqa: PLC0415
             BINDINGS,
             CREATIONS,
             CertificateRotator,
         )
         from tidelock.binders.server import BinderServer  # noqa: PLC0415
+        from tidelock.binders.unbound_pods import UnboundPods  # noqa: PLC0415
 
         guard = AdmissionCheck(self._decider)
         namespace, _, name = settings.tls_secret.partition("/")
@@ -435,8 +451,10 @@ class Leader:
             ready=self._answers,
         )
 
-    def _make_desk(self) -> CreationDesk:
+    def _make_desk(self) -> "CreationDesk":
         """Make the desk for creations. Nothing is decided before there are keys for its answers."""
+        from tidelock.binders.answering import CreationDesk  # noqa: PLC0415 -- as in _make_door
+
         provided = self._event_handlers.await_resource("answers")
         desk = CreationDesk(
             self._decider.ledger, self._clock, self._loop.wake, provided, self._tasks.note_request

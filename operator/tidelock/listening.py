@@ -5,24 +5,15 @@ and a request must arrive in time and be of a bounded size.
 """
 
 import asyncio
-import errno
-import os
-import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from aiohttp import web, web_response
 from aiohttp.typedefs import Middleware
 
-_OTHER_PORT = "; choose another port by {option}"
-_OTHER_ADDRESS = "; name an address of this machine by --listen"
-_ADVICE: Mapping[int, str] = MappingProxyType(
-    {errno.EADDRINUSE: _OTHER_PORT, errno.EACCES: _OTHER_PORT, errno.EADDRNOTAVAIL: _OTHER_ADDRESS}
-)
-_HANDSHAKE = 10.0  # seconds that a client gets for TLS
+from tidelock.accepting import accepting
 
 # aiohttp names itself and Python with their versions in each answer that has no such header. Its own error
 # pages, which no signal of an application sees, do so too. This constant is the only place that all of them
@@ -30,10 +21,6 @@ _HANDSHAKE = 10.0  # seconds that a client gets for TLS
 web_response.SERVER_SOFTWARE = "tidelock"  # type: ignore[attr-defined]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class ListenError(Exception):
-    """The address cannot be listened on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,34 +95,6 @@ async def listening(
         await runner.cleanup()
 
 
-@asynccontextmanager
-async def accepting(
-    protocols: Callable[[], asyncio.BaseProtocol],
-    address: str,
-    port: int,
-    *,
-    option: str,
-    tls: ssl.SSLContext | None = None,
-) -> AsyncIterator[int]:
-    """Accept connections while the context lasts, each with a new protocol, and yield the port.
-
-    Raises:
-        ListenError: the port is taken, or the address is not one of this machine's.
-
-    """
-    handshake = _HANDSHAKE if tls is not None else None
-    try:
-        listener = await asyncio.get_running_loop().create_server(
-            protocols, address, port, ssl=tls, ssl_handshake_timeout=handshake
-        )
-    except OSError as error:
-        raise ListenError(f"cannot listen on {address}:{port}: {_reason(error, option)}") from error
-    try:
-        yield listener.sockets[0].getsockname()[1]
-    finally:
-        listener.close()
-
-
 class _Connections:
     """Creates the protocols of a port, and closes idle connections.
 
@@ -177,12 +136,3 @@ class _Connections:
             return await handler(request)
         finally:
             self._busy.discard(protocol)
-
-
-def _reason(error: OSError, option: str) -> str:
-    """Return why an address can't be listened on, with an advice; asyncio's text repeats the address."""
-    if isinstance(error, socket.gaierror):
-        return f"{error.strerror}{_OTHER_ADDRESS}"
-    number = error.errno or errno.EADDRNOTAVAIL  # Python 3.13 leaves it out if no address could be bound
-    advice = _ADVICE.get(number, "")
-    return f"{os.strerror(number)}{advice.format(option=option)}"

@@ -1,10 +1,12 @@
 """The `tidelock` command: its options and subcommands."""
 
 import argparse
+import gc
 import ipaddress
 import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 
@@ -273,8 +275,7 @@ def _lease_seconds(text: str) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Return the exit status.
 
-    The imports below follow `collect_seldom`. Imported modules are no garbage, and the search for it would
-    take a tenth of a start.
+    Imported modules are no garbage, and the search for it would take a tenth of a start.
     """
     if find_spec("kopf") is None:
         sys.stderr.write(
@@ -283,20 +284,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     words = sys.argv[1:] if argv is None else argv
     parsed = _parser(words).parse_args(words)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the search for them is slow
+    gc.disable()
+    run = _import_command(parsed.command)
+    gc.freeze()
     collect_seldom()
-    if parsed.command == "simulate":
+    gc.enable()
+    return run(parsed)
+
+
+def _import_command(name: str) -> Callable[[argparse.Namespace], int]:
+    """Import the modules of a command, and return the function that runs it."""
+    if name == "simulate":
         from tidelock.simulation import command  # noqa: PLC0415
 
-        return command.run(parsed)
-    if parsed.command == "shadow":
+        return command.run
+    if name == "shadow":
         from tidelock.shadow import command as shadow_command  # noqa: PLC0415
 
-        return shadow_command.run(parsed)
+        return shadow_command.run
     from tidelock import process  # noqa: PLC0415
 
-    arguments = vars(parsed)
-    del arguments["command"]
-    return process.run(Settings(**arguments))
+    def run(parsed: argparse.Namespace) -> int:
+        arguments = vars(parsed)
+        del arguments["command"]
+        return process.run(Settings(**arguments))
+
+    return run
 
 
 if __name__ == "__main__":

@@ -4,15 +4,18 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from random import Random
+from typing import NoReturn
 from uuid import uuid4
 
 import uvloop
 
 from tidelock import __version__
+from tidelock.accepting import ServingError
 from tidelock.binders.errors import ClientsError
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
@@ -23,17 +26,17 @@ from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
 from tidelock.kube.lease_thread import LeaseThread
 from tidelock.leader import STUCK, Leader
-from tidelock.listening import ListenError
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import read_configuration_file
-from tidelock.running import end_within, until
-from tidelock.serving import MetricsToken, TokenError, serve
+from tidelock.running import background, end_within, until
 from tidelock.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 # Connections for the Lease alone: one to watch it, one to write it.
 _LEASE_CONNECTIONS = 2
+# Seconds after the launch until probes are answered, even if decisions have not begun.
+_SERVING_SECONDS = 2.0
 # Seconds that the process has to end, by itself, when it has lost its Lease.
 _LAST_MOMENT = 2.0
 
@@ -48,7 +51,7 @@ def run(settings: Settings) -> int:
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1
-    except (ConfigError, ListenError, TokenError, ClientsError, LeaseLostError) as error:
+    except (ConfigError, ServingError, ClientsError, LeaseLostError) as error:
         sys.stderr.write(f"tidelock: {error}\n")
         return 1
     return 0
@@ -67,7 +70,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     Raises:
         ConfigurationError: the configuration file is wrong.
         ConfigError: there is no way to reach a cluster.
-        ListenError, TokenError, ClientsError: metrics or other binders can't be served as configured.
+        ServingError, ClientsError: metrics or other binders can't be served as configured.
         LeaseLostError: another process leads now, or might.
 
     """
@@ -82,22 +85,41 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         )
         leader = Leader(settings, configuration, connection, client, leadership, clock, rng)
         leader.end_within = end_within
-        async with client, _served(settings, leader) as port:
+        async with client, background(_serve_soon(settings, leader)) as ended:
+            ended.add_done_callback(lambda _: stop.set())
             logger.info(
                 "started",
                 extra={
                     "version": __version__,
-                    "port": port,
                     "server": connection.server,
                     "schedulers": ", ".join(leader.profiles),
                 },
             )
             if await until(stop, leadership.acquire()):
                 await leader.lead(stop)
+            if ended.done():
+                ended.result()
+
+
+async def _serve_soon(settings: Settings, leader: Leader) -> NoReturn:
+    """Serve probes, metrics and the web view, once decisions are under way or are long in coming.
+
+    The server needs aiohttp, whose import takes a tenth of a start.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SERVING_SECONDS):
+            await leader.under_way.wait()
+    await asyncio.to_thread(import_module, "tidelock.serving")
+    async with _served(settings, leader) as port:
+        logger.info("serving", extra={"port": port})
+        await asyncio.Event().wait()
+    raise AssertionError
 
 
 def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[int]:
-    """Serve probes, metrics and the web view over HTTP, from the start of the process on."""
+    """Serve probes, metrics and the web view over HTTP while the context lasts. Yields the port."""
+    from tidelock.serving import MetricsToken, serve  # noqa: PLC0415 -- see above
+
     token = MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None
     site = leader.site(token) if settings.web_view else None
     return serve(

@@ -11,12 +11,13 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from tidelock.accepting import ServingError
 from tidelock.listening import Handler, Limits, bounded, listening
 
 logger = logging.getLogger(__name__)
 
 
-class TokenError(Exception):
+class TokenError(ServingError):
     """The token for scrapes can't be read from its file."""
 
 

@@ -42,7 +42,6 @@ def run(wanted: Edit, name: str, target: ClusterTarget, output: Output | None) -
     reservation, end = ask(
         target,
         lambda session: edit(session, name, wanted.change, lambda found: wanted.answered(Seen(found))),
-        short=True,
     )
     seen = Seen(reservation)
     if output in (Output.JSON, Output.YAML):

@@ -141,7 +141,7 @@ def command(
         documents = [Document(f"reservation/{name}", manifest(options))]
     refuse_unsound(documents, RESERVATIONS.kind)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
-    results = ask(target, lambda session: _reserve(session, documents, wait=wait), short=True)
+    results = ask(target, lambda session: _reserve(session, documents, wait=wait))
     _show(results, output)
     if wait and not all(result.seen.active or result.seen.planned for result in results):
         raise typer.Exit(1)

@@ -48,9 +48,9 @@ class Session:
         return self.namespace
 
 
-def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]], *, short: bool = False) -> _T:
+def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
     """Run work with a cluster, or raise Failure like `reach`. `short`: it lists no whole cluster."""
-    return run(reach(target, work, short=short))
+    return run(reach(target, work))
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
@@ -61,9 +61,7 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
         raise SystemExit(INTERRUPTED) from None
 
 
-async def reach(
-    target: ClusterTarget, work: Callable[[Session], Awaitable[_T]], *, short: bool = False
-) -> _T:
+async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
     """Run work with a cluster, beside other work.
 
     Raises:
@@ -81,7 +79,6 @@ async def reach(
         user_agent=f"{MANAGER}/{__version__}",
         timeout_seconds=_TIMEOUT,
         manager=lambda: MANAGER,
-        short_reads=short,
     )
     try:
         async with client:

@@ -15,7 +15,6 @@ from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namesp
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import Table, coloured, lines_of, show, show_plain, span, terminal_width
 from tidelock.cli.units import amount, cells_of, shown_columns
-from tidelock.cli.watch import ChangeSignal, followed
 from tidelock.clock import SystemClock
 from tidelock.kube.client import RESERVATIONS, WATERLEVELS
 from tidelock.kube.errors import Forbidden, NotFound
@@ -50,7 +49,7 @@ def command(
     if watch:
         ask(target, lambda session: _watch(session, wide=output is Output.WIDE))
         return
-    raw, levels = ask(target, _read, short=True)
+    raw, levels = ask(target, _read)
     if output in (Output.JSON, Output.YAML):
         plain = {"reservations": [_plain(each) for each in raw], "waterLevels": levels}
         show_plain(plain, output)
@@ -263,6 +262,8 @@ def _as_high_as_the_terminal(text: str) -> str:
 async def _watch(session: Session, *, wide: bool) -> None:
     """Show the screen again after each change, and each second on a terminal."""
     _, levels = await _read(session)  # an error is printed before the watch hides it
+    from tidelock.cli.watch import ChangeSignal, followed  # noqa: PLC0415 -- most tables are printed once
+
     changes, clock, space = ChangeSignal(), SystemClock(), session.namespace
     live = sys.stdout.isatty()
     async with followed(session, RESERVATIONS, decode_reservation, changes, namespace=space) as copy:

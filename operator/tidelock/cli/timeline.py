@@ -58,7 +58,7 @@ def command(
     """Show the reservations of nodes over time, including ended ones that are retained."""
     back, forth = seconds("--since", since), seconds("--ahead", ahead)
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace, everywhere=everywhere)
-    raw = ask(target, _read, short=True)
+    raw = ask(target, _read)
     now = SystemClock().now()
     window = ShownTime(now - back, now + forth, now)
     spans = spans_of([decode_reservation(each) for each in raw], window, node)

@@ -56,7 +56,13 @@ def refuse(problems: Iterable[str]) -> None:
 class _Part(BaseModel):
     """An immutable part of the file, camelCase, with nothing unknown and nothing converted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        defer_build=True,  # until a file is read: a start without one does not need the parts
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -123,25 +129,28 @@ class PluginSetFile(_Part):
     disabled: list[PluginEntry] = []
 
 
+_EMPTY: Any = Field(default_factory=PluginSetFile)
+
+
 class PluginsFile(_Part):
     """The enabled and disabled plugins by extension point."""
 
-    pre_enqueue: PluginSetFile = PluginSetFile()
-    queue_sort: PluginSetFile = PluginSetFile()
-    pre_filter: PluginSetFile = PluginSetFile()
-    filter: PluginSetFile = PluginSetFile()
-    post_filter: PluginSetFile = PluginSetFile()
-    pre_score: PluginSetFile = PluginSetFile()
-    score: PluginSetFile = PluginSetFile()
-    reserve: PluginSetFile = PluginSetFile()
-    permit: PluginSetFile = PluginSetFile()
-    pre_bind: PluginSetFile = PluginSetFile()
-    bind: PluginSetFile = PluginSetFile()
-    post_bind: PluginSetFile = PluginSetFile()
-    multi_point: PluginSetFile = PluginSetFile()
-    placement_generate: PluginSetFile = PluginSetFile()
-    placement_score: PluginSetFile = PluginSetFile()
-    pod_group_post_filter: PluginSetFile = PluginSetFile()
+    pre_enqueue: PluginSetFile = _EMPTY
+    queue_sort: PluginSetFile = _EMPTY
+    pre_filter: PluginSetFile = _EMPTY
+    filter: PluginSetFile = _EMPTY
+    post_filter: PluginSetFile = _EMPTY
+    pre_score: PluginSetFile = _EMPTY
+    score: PluginSetFile = _EMPTY
+    reserve: PluginSetFile = _EMPTY
+    permit: PluginSetFile = _EMPTY
+    pre_bind: PluginSetFile = _EMPTY
+    bind: PluginSetFile = _EMPTY
+    post_bind: PluginSetFile = _EMPTY
+    multi_point: PluginSetFile = _EMPTY
+    placement_generate: PluginSetFile = _EMPTY
+    placement_score: PluginSetFile = _EMPTY
+    pod_group_post_filter: PluginSetFile = _EMPTY
 
 
 class PluginConfig(_Part):
@@ -156,7 +165,7 @@ class ProfileFile(_Part):
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: Percentage | None = None
-    plugins: PluginsFile = PluginsFile()
+    plugins: PluginsFile = Field(default_factory=PluginsFile)
     plugin_config: list[PluginConfig] = []
 
 

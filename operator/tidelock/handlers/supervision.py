@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, NoReturn
 
-import aiohttp
-
 from tidelock.handlers.lifecycle import set_on_signals
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import ApiResource
@@ -154,5 +152,7 @@ async def running(
 
 def _is_fault(error: BaseException) -> bool:
     """Return whether an error is a fault of a program, which needs a traceback, and not of the API server."""
+    import aiohttp  # noqa: PLC0415 -- Kopf has imported it
+
     expected = (ApiError, aiohttp.ClientError, OSError)
     return not isinstance(error, expected) and not type(error).__module__.startswith("kopf.")

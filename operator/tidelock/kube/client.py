@@ -1,29 +1,24 @@
 """A thin HTTP client of the API server, and the paths of the resources that Tidelock uses."""
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
+from typing import Literal, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from tidelock.kube import connections
+from tidelock.kube.answers import Answer
 from tidelock.kube.config import Connection
-from tidelock.kube.connections import Answer, ConnectionPool, NotConnected, format_request
+from tidelock.kube.connections import ConnectionPool, NotConnected, format_request
 from tidelock.kube.errors import MalformedAnswer, Unreachable, error_from_answer
 from tidelock.model.meta import ObjectMeta
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from tidelock.kube.reads import Reads, Stream
 
 PatchKind = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -113,12 +108,24 @@ RESERVATIONQUOTES = ApiResource("tidelock.dev", "v1alpha1", "reservationquotes",
 WATERLEVELS = ApiResource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel", namespaced=False)
 
 
-class _Answered(Protocol):
-    @property
-    def status(self) -> int: ...
+class Stream:
+    """The body of an endless answer."""
+
+    def __init__(self, stream: connections.Stream) -> None:
+        self._stream = stream
+
+    async def read(self) -> bytes:
+        """Wait for data and return all that has arrived, or nothing at the end of the stream.
+
+        Raises:
+            Unreachable: the connection broke or was silent for too long.
+
+        """
+        with _transport_errors("GET"):
+            return await self._stream.read()
 
 
-_A = TypeVar("_A", bound=_Answered)
+_A = TypeVar("_A", Answer, connections.Stream)
 
 
 class KubeClient:
@@ -138,15 +145,13 @@ class KubeClient:
         connections: int = 100,
         may_write: Callable[[], None] = lambda: None,
         manager: Callable[[], str] | None = None,
-        short_reads: bool = False,
     ) -> None:
         """Prepare the client, with up to `connections` for reads and as many for writes.
 
         `may_write` is called for each write once it has a connection, right before its first byte, and again
         if the write is repeated. It raises an ApiError if the write must not be sent. `manager` is the
         fieldManager of creations, replacements and patches. Without it the API server derives one from the
-        user agent. With `short_reads` the answers of GETs are expected to be short: these take the
-        connections of writes, and aiohttp is only imported for a watch.
+        user agent.
         """
         self._connection = connection
         self._user_agent = user_agent
@@ -154,10 +159,8 @@ class KubeClient:
         self._connections = connections
         self._may_write = may_write
         self._manager = manager
-        self._short_reads = short_reads
-        self._pool: ConnectionPool  # for writes
-        self._tls: ssl.SSLContext | None = None
-        self._long_reads: Reads | None = None
+        self._reads: ConnectionPool
+        self._writes: ConnectionPool
         self._renewal = asyncio.Lock()
         self._authorization: dict[str, str]  # headers; a new object each time they are read
         self._authorization_due: float
@@ -170,19 +173,19 @@ class KubeClient:
     async def __aenter__(self) -> Self:
         self._authorization = await self._read(self._connection.credentials.header)
         self._authorization_due = time.monotonic() + _CREDENTIALS_SECONDS
-        secure = self._connection.server.startswith("https:")
-        self._tls = self._connection.ssl_context() if secure else None
-        self._pool = ConnectionPool(self._connection.server, self._tls, self._connections)
+        server = self._connection.server
+        tls = self._connection.ssl_context() if server.startswith("https:") else None
+        self._reads = ConnectionPool(server, tls, self._connections)
+        self._writes = ConnectionPool(server, tls, self._connections)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._pool.abort()
-        reads = self._long_reads
-        if reads is not None:
-            await reads.aclose()
+        pools = self._reads, self._writes
+        for pool in pools:
+            pool.abort()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._pool.open or (reads is not None and reads.open):  # noqa: ASYNC110 -- no event is set
+                while any(pool.open for pool in pools):  # noqa: ASYNC110 -- no event is set
                     await asyncio.sleep(0)
 
     async def request(
@@ -193,7 +196,7 @@ class KubeClient:
         params: Params | None = None,
         body: object = None,
         content_type: str = _JSON,
-        timeout: float | None = None,  # noqa: ASYNC109 -- aiohttp's own time-out is cheaper
+        timeout: float | None = None,  # noqa: ASYNC109 -- a timer of the event loop is cheaper
     ) -> bytes:
         """Send one request and return the body of the answer.
 
@@ -207,14 +210,9 @@ class KubeClient:
             timeout: seconds for the whole request; the client's own time-out if None.
 
         """
-        seconds = timeout or self._timeout_seconds
-        if method != "GET" or self._short_reads:
-            data = body if isinstance(body, bytes) else b"" if body is None else _encode(body)
-            return await self._exchange(method, path, params, data, content_type, seconds)
-        # Connecting gets half of the time, so a dead address differs from a lost answer.
-        response = await self._open(path, params, total=seconds, connect=seconds / 2)
-        with self._reads.errors():
-            return await response.read()
+        data = body if isinstance(body, bytes) else b"" if body is None else _encode(body)
+        answer = await self._exchange(method, path, params, data, content_type, timeout)
+        return answer.take()
 
     async def get(self, path: str, params: Params | None = None) -> bytes:
         """Read an object or a list."""
@@ -278,80 +276,85 @@ class KubeClient:
 
     async def time_of_day(self) -> float:
         """Return the API server's clock in whole seconds since the epoch, from the Date of its answer."""
-        response = await self._open("/version", None, total=self._timeout_seconds)
-        response.release()
+        answer = await self._exchange("GET", "/version")
         try:
-            return parsedate_to_datetime(response.headers["Date"]).timestamp()
+            return parsedate_to_datetime(answer.headers[b"date"].decode()).timestamp()
         except (KeyError, ValueError) as error:
             raise MalformedAnswer(f"no readable Date in the answer: {error}") from error
 
     @asynccontextmanager
-    async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator["Stream"]:
+    async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator[Stream]:
         """Open an endless answer, which fails after `silence_seconds` without data."""
-        response = await self._open(path, params, connect=self._timeout_seconds, silence=silence_seconds)
-        async with self._reads.streaming(response, silence_seconds) as stream:
-            yield stream
+
+        async def send(authorization: dict[str, str]) -> connections.Stream:
+            stream = await self._reads.stream(
+                self._format("GET", path, params, authorization),
+                connect=self._timeout_seconds,
+                silence=silence_seconds,
+            )
+            if stream.status >= HTTPStatus.MULTIPLE_CHOICES:
+                await stream.finish()
+            return stream
+
+        with _transport_errors("GET"):
+            opened = await self._authorized(send)
+        try:
+            _check(opened.answer, writing=False)
+            yield Stream(opened)
+        finally:
+            opened.close()
 
     def _named(self) -> Params | None:
         return {"fieldManager": self._manager()} if self._manager else None
 
-    @property
-    def _reads(self) -> "Reads":
-        """The connections for long reads."""
-        if self._long_reads is None:
-            from tidelock.kube.reads import Reads  # noqa: PLC0415 -- a short command does not need aiohttp
-
-            headers = {"User-Agent": self._user_agent, "Accept": _JSON}
-            self._long_reads = Reads(self._connection.server, self._tls, self._connections, headers)
-        return self._long_reads
-
-    async def _open(
+    async def _exchange(
         self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        data: bytes = b"",
+        content_type: str = _JSON,
+        seconds: float | None = None,
+    ) -> Answer:
+        """Send a request and return its whole answer, which is a 2xx."""
+        writing = method != "GET"
+        pool, may_send = (self._writes, self._may_write) if writing else (self._reads, _may_read)
+
+        async def send(authorization: dict[str, str]) -> Answer:
+            return await pool.send(
+                self._format(method, path, params, authorization, data, content_type),
+                seconds=seconds or self._timeout_seconds,
+                may_send=may_send,
+                repeatable=method in _REPEATABLE,
+            )
+
+        with _transport_errors(method):
+            answer = await self._authorized(send)
+        _check(answer, writing=writing)
+        return answer
+
+    def _format(
+        self,
+        method: str,
         path: str,
         params: Params | None,
-        *,
-        total: float | None = None,
-        connect: float | None = None,
-        silence: float | None = None,
-    ) -> "aiohttp.ClientResponse":
-        """Send a GET and return its answer, which is not read yet if it is a 2xx."""
-        reads = self._reads
-        send = partial(reads.send, path, params, total=total, connect=connect, silence=silence)
-        with reads.errors():
-            response = await self._authorized(send)
-            if response.status < HTTPStatus.MULTIPLE_CHOICES:
-                return response
-            answer = await response.read()
-        retry_after = response.headers.get("Retry-After")
-        raise error_from_answer(response.status, answer, retry_after=retry_after, writing=False)
-
-    async def _exchange(
-        self, method: str, path: str, params: Params | None, data: bytes, content_type: str, seconds: float
+        authorization: dict[str, str],
+        data: bytes = b"",
+        content_type: str = _JSON,
     ) -> bytes:
-        """Send a request that has a short answer, and return the body of a 2xx answer."""
         server = urlsplit(self._connection.server)
         target = server.path + path + (f"?{urlencode(params, quote_via=quote)}" if params else "")
         headers = {
             "Host": server.netloc.rpartition("@")[2],
             "User-Agent": self._user_agent,
             "Accept": _JSON,
-        } | ({"Content-Type": content_type} if data else {})
-
-        writing = method != "GET"
-
-        async def send(authorization: dict[str, str]) -> Answer:
-            return await self._pool.send(
-                format_request(method, target, headers | authorization, data),
-                seconds=seconds,
-                may_send=self._may_write if writing else _may_read,
-                repeatable=method in _REPEATABLE,
-            )
-
-        with _transport_errors(method):
-            answer = await self._authorized(send)
-        if answer.status < HTTPStatus.MULTIPLE_CHOICES:
-            return answer.body
-        raise error_from_answer(answer.status, answer.body, retry_after=answer.retry_after, writing=writing)
+        }
+        if data:
+            headers["Content-Type"] = content_type
+        if method == "GET":
+            # The API server compresses only big lists, where decompressing is cheaper than reading more TLS.
+            headers["Accept-Encoding"] = "gzip"
+        return format_request(method, target, headers | authorization, data)
 
     async def _authorized(self, send: Callable[[dict[str, str]], Awaitable[_A]]) -> _A:
         """Send a request with the credentials, and once more with newer ones if they are refused."""
@@ -381,6 +384,13 @@ class KubeClient:
     async def _read(credentials: Callable[[], str | None]) -> dict[str, str]:
         header = await asyncio.to_thread(credentials)
         return {"Authorization": header} if header else {}
+
+
+def _check(answer: Answer, *, writing: bool) -> None:
+    """Raise the ApiError of an answer that is no success."""
+    if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+        body, retry_after = answer.take(), answer.retry_after
+        raise error_from_answer(answer.status, body, retry_after=retry_after, writing=writing)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""HTTP/1.1 over kept connections, for writes, whose answers are short.
+"""HTTP/1.1 over kept connections.
 
 A drain sends two writes a pod. Each would take several times the processor time with aiohttp, which is made
-for any request and answer. Lists and watches are long, and may be compressed, so they use aiohttp.
+for any server, and takes a tenth of a start to import.
 """
 
 import asyncio
@@ -9,44 +9,19 @@ import re
 import ssl
 from collections import deque
 from collections.abc import Callable
-from http import HTTPStatus
-from typing import NamedTuple, cast
+from typing import cast
 from urllib.parse import quote, urlsplit
 
-_VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")  # a connection of the latter ends, unless the server says otherwise
-_HEAD_END = b"\r\n\r\n"
-_LAST_CHUNK = b"0\r\n\r\n"
-_LARGEST_HEAD = 64 * 1024  # bytes
+from tidelock.kube.answers import Answer, Disconnected
+
 KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so the client closes an idle connection
 _UNSAFE = re.compile(r"[^\x21-\x7e]")  # in a target, which ends at a space
 _LINE_END = re.compile(r"[\r\n]")
-
-
-class Disconnected(ConnectionError):  # noqa: N818 -- as the states of a connection are called
-    """The connection ended before the answer, or the answer is not HTTP/1."""
+_MOST_BUFFERED = 2**20  # bytes of a stream that wait for their reader, before the server must wait
 
 
 class NotConnected(ConnectionError):  # noqa: N818
     """No connection was free or could be opened in time, so nothing was sent."""
-
-
-class Answer(NamedTuple):
-    """A complete answer: its status code, its headers by their names in lower case, and its body."""
-
-    status: int
-    headers: dict[bytes, bytes]
-    body: bytes
-
-    @property
-    def retry_after(self) -> str | None:
-        """The value of the header of that name."""
-        value = self.headers.get(b"retry-after")
-        return None if value is None else value.decode("latin-1")
-
-    @property
-    def last(self) -> bool:
-        """Whether the server closes the connection."""
-        return self.headers.get(b"connection", b"").lower() == b"close"
 
 
 def format_request(method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
@@ -61,64 +36,6 @@ def format_request(method: str, target: str, headers: dict[str, str], body: byte
     if any(map(_LINE_END.search, lines)):
         raise ValueError("a header has a line break")
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "\r\n"]).encode() + body
-
-
-def parse_answer(data: bytes, *, ended: bool = False) -> Answer | None:
-    """Read the answer that the data consists of, or return None if it is not complete.
-
-    The end of the connection is also the end of an answer without a length, which some proxies send.
-
-    Raises:
-        Disconnected: the data is no answer, or more than one.
-
-    """
-    end = data.find(_HEAD_END)
-    if end < 0:
-        if len(data) > _LARGEST_HEAD:
-            raise Disconnected("the headers of the answer do not end")
-        return None
-    body = data[end + len(_HEAD_END) :]
-    try:
-        status, headers = _parse_head(data[:end])
-        if status < HTTPStatus.OK:  # an interim answer
-            return parse_answer(body, ended=ended)
-        if headers.get(b"transfer-encoding", b"").lower() == b"chunked":
-            joined = _join_chunks(body) if body.endswith(_LAST_CHUNK) else None
-            return None if joined is None else Answer(status, headers, joined)
-        length = 0 if status == HTTPStatus.NO_CONTENT else int(headers.get(b"content-length", -1))
-    except ValueError as error:
-        raise Disconnected("the answer is not HTTP/1") from error
-    if length < 0:
-        return Answer(status, headers, body) if ended else None
-    if len(body) > length:
-        raise Disconnected("the answer is longer than it should be")
-    return Answer(status, headers, body) if len(body) == length else None
-
-
-def _parse_head(head: bytes) -> tuple[int, dict[bytes, bytes]]:
-    """Return the status code and the headers, or raise ValueError."""
-    first, *lines = head.split(b"\r\n")
-    version, code = first.split(b" ", 2)[:2]
-    if version not in _VERSIONS:
-        raise ValueError(version)
-    headers = {} if version == _VERSIONS[0] else {b"connection": b"close"}
-    for line in lines:
-        name, _, value = line.partition(b":")
-        headers[name.lower()] = value.strip()
-    return int(code), headers
-
-
-def _join_chunks(body: bytes) -> bytes | None:
-    """Join the chunks of a body. Return None if the last is missing, or raise ValueError."""
-    chunks: list[bytes] = []
-    start = 0
-    while (end := body.find(b"\r\n", start)) >= 0:
-        size = int(body[start:end].partition(b";")[0], 16)
-        if size == 0:
-            return b"".join(chunks)
-        chunks.append(body[end + 2 : end + 2 + size])
-        start = end + 2 + size + 2
-    return None
 
 
 class ConnectionPool:
@@ -137,7 +54,7 @@ class ConnectionPool:
     async def send(
         self, request: bytes, *, seconds: float, may_send: Callable[[], None], repeatable: bool
     ) -> Answer:
-        """Send a request and return its answer, within the seconds. A connection gets half of them.
+        """Send a request and return its whole answer, within the seconds. A connection gets half of them.
 
         `may_send` is called right before the first byte, and its errors are raised. A repeatable request is
         sent again if the server closed the kept connection on which it was sent.
@@ -160,6 +77,31 @@ class ConnectionPool:
                     raise
             finally:
                 self._release(connection)
+
+    async def stream(self, request: bytes, *, connect: float, silence: float) -> "Stream":
+        """Send a request, which may be sent twice, and return its answer once the head has arrived.
+
+        The limits are in seconds: for a connection, and without any data.
+
+        Raises:
+            NotConnected: nothing was sent.
+            Disconnected, TimeoutError: there is no answer.
+
+        """
+        while True:
+            connection = await self._take(connect)
+            kept = connection.used
+            try:
+                answer = await connection.begin(request, silence)
+                return Stream(answer, connection, silence, self._release)
+            except Disconnected:
+                self._release(connection)
+                if not kept:
+                    raise
+            except BaseException:
+                connection.abort()  # a part of the answer may have arrived
+                self._release(connection)
+                raise
 
     def abort(self) -> None:
         """Close all connections at once."""
@@ -203,14 +145,73 @@ class ConnectionPool:
             self._idle.popleft().abort()
 
 
+class Stream:
+    """An answer that is read as it arrives.
+
+    Attributes:
+        answer: its status and its headers.
+
+    """
+
+    def __init__(
+        self,
+        answer: Answer,
+        connection: "_Connection",
+        silence: float,
+        release: "Callable[[_Connection], None]",
+    ) -> None:
+        self.answer = answer
+        self._connection = connection
+        self._silence = silence
+        self._release = release
+        self._closed = False
+
+    @property
+    def status(self) -> int:
+        """The status code of the answer."""
+        return self.answer.status
+
+    async def read(self) -> bytes:
+        """Wait for data and return all that has arrived, or nothing at the end of the body.
+
+        Raises:
+            Disconnected, TimeoutError: the connection ended, or was silent for too long.
+
+        """
+        return await self._connection.read(self.answer, self._silence)
+
+    async def finish(self) -> None:
+        """Wait for the rest of a short answer, and leave the connection to others.
+
+        Raises:
+            Disconnected, TimeoutError: the connection ended, or was silent for too long.
+
+        """
+        try:
+            await self._connection.rest(self.answer, self._silence)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Leave the connection. Without the whole answer it is closed."""
+        if self._closed:
+            return
+        self._closed = True
+        self._connection.finish(self.answer)
+        self._release(self._connection)
+
+
 class _Connection(asyncio.Protocol):
     """One connection, which is among the open ones until it ends."""
 
     def __init__(self, connections: set["_Connection"]) -> None:
         self._connections = connections
         self._transport: asyncio.Transport
-        self._data = b""
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: Answer | None = None  # of the request under way
+        self._whole = True  # whether news of it wait until it is complete
+        self._paused = False
+        self._news: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
         self.used = False
         self.idle_since = 0.0
 
@@ -225,43 +226,93 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.discard(self)
-        if error is None:
-            self._read(ended=True)
+        if error is None and self._answer is not None:
+            self._answer.end()
+            if self._answer.complete:
+                self._wake()
+                return
         self._fail(Disconnected(str(error or "the server closed the connection")))
 
     def data_received(self, data: bytes) -> None:
-        self._data += data
-        self._read(ended=False)
-
-    def _read(self, *, ended: bool) -> None:
+        answer = self._answer
+        if answer is None:
+            self.abort()  # nothing was asked
+            return
         try:
-            answer = parse_answer(self._data, ended=ended)
+            answer.feed(data)
         except Disconnected as error:
             self._fail(error)
             return
-        if answer is None:
-            return
-        self._data = b""
-        if self._answer is None or answer.last:
+        if answer.complete and answer.last:
             self.abort()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
+        if self._whole and not answer.complete:
+            return
+        if answer.buffered > _MOST_BUFFERED and not (self._whole or self._paused or self.closing):
+            self._transport.pause_reading()
+            self._paused = True
+        self._wake()
 
     async def send(self, request: bytes, seconds: float) -> Answer:
-        """Send a request and wait for its answer. Without one the connection is closed."""
-        loop = asyncio.get_running_loop()
+        """Send a request and wait for its whole answer. Without one the connection is closed."""
+        answer = self._begin(request, whole=True)
+        await self._wait(seconds)
+        self.finish(answer)
+        return answer
+
+    async def begin(self, request: bytes, silence: float) -> Answer:
+        """Send a request and wait for the head of its answer. Without one the connection is closed."""
+        answer = self._begin(request, whole=False)
+        while not answer.status:
+            await self._wait(silence)
+        return answer
+
+    async def read(self, answer: Answer, silence: float) -> bytes:
+        """Wait for a part of the body, and return all that has arrived, or nothing at its end."""
+        while not (answer.buffered or answer.complete):
+            await self._wait(silence)
+        self._resume()
+        return answer.take()
+
+    async def rest(self, answer: Answer, silence: float) -> None:
+        """Wait for the whole answer."""
+        self._whole = True
+        self._resume()
+        while not answer.complete:
+            await self._wait(silence)
+
+    def finish(self, answer: Answer) -> None:
+        """Leave an answer. The connection is kept if the answer has arrived as a whole."""
+        self._answer = None
+        if not answer.complete:
+            self.abort()
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._paused and not self.closing:
+            self._transport.resume_reading()
+        self._paused = False
+
+    def _begin(self, request: bytes, *, whole: bool) -> Answer:
         self.used = True
-        answer: asyncio.Future[Answer] = loop.create_future()
-        self._answer = answer
-        timer = loop.call_later(seconds, self._fail, TimeoutError("no answer in time"))
-        try:
-            self._transport.write(request)
-            return await answer
-        finally:
-            timer.cancel()
-            self._answer = None
-            if answer.cancelled():
-                self.abort()
+        self._answer, self._whole, self._error = Answer(), whole, None
+        self._transport.write(request)
+        return self._answer
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait for more of the answer, or raise the error that ended the connection."""
+        if self._error is None:
+            loop = asyncio.get_running_loop()
+            self._news = news = loop.create_future()
+            timer = loop.call_later(seconds, self._fail, TimeoutError("no answer in time"))
+            try:
+                await news
+            finally:
+                timer.cancel()
+                self._news = None
+                if news.cancelled():
+                    self.abort()
+        if self._error is not None and not (self._answer is not None and self._answer.complete):
+            raise self._error
 
     def abort(self) -> None:
         """Close the connection at once. A TLS shutdown would wait for a silent server."""
@@ -269,5 +320,10 @@ class _Connection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         self.abort()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+        if self._error is None:
+            self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)

@@ -279,10 +279,11 @@ class Reflector(Generic[_T]):
         end = self.last_activity + self._settings.turn
         for count, raw in enumerate(page.items or (), start=1):
             listed = parse_identity(raw)
-            present.add(listed.key)
-            known = self._store.get(listed.key)
+            key = listed.key
+            present.add(key)
+            known = self._store.get(key)
             if known is None or known.meta.resource_version != listed.resource_version:
-                self._upsert(listed.key, raw)
+                self._upsert(key, raw)
             if count % self._settings.yield_every == 0 or self._clock() >= end:
                 await asyncio.sleep(0)
                 end = self._clock() + self._settings.turn

@@ -4,9 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import aiohttp
 import msgspec
 
 from tidelock.clock import Clock
@@ -18,7 +17,6 @@ from tidelock.kube.client import NODES, WATERLEVELS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.events import EventRecorder, ObjectReference
 from tidelock.kube.listing import list_all
-from tidelock.load.access import SecretAccess
 from tidelock.load.annotator import (
     WORKLOAD_SECONDS,
     Annotated,
@@ -32,23 +30,22 @@ from tidelock.load.estimate import Identify, Subject
 from tidelock.load.garbage_collection import LOOK_SECONDS, GarbageCollector
 from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.metrics import LoadMetrics
-from tidelock.load.metrics_server import MetricsServerSource
-from tidelock.load.prometheus import PrometheusSource, PromQlQueries
-from tidelock.load.promql import anonymous_access
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
 from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
 from tidelock.load.unexplained_use import largest_unexplained_part, use_and_requests
 from tidelock.load.workloads import Workloads
-from tidelock.model.api.water_level import Prometheus, WaterLevelSpec
+from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.conditions import Aspect, failed
 from tidelock.model.failures import failure_note
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
-from tidelock.model.quantities import Resources
 from tidelock.model.usage_annotations import MeasuredUses, PodMeans, WorkloadKey
 from tidelock.model.water_level import decode_water_level
 from tidelock.model.workloads import Workload
+
+if TYPE_CHECKING:
+    from tidelock.load.sources import Sources
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +97,8 @@ class LoadLoop:
         self._workloads = Workloads()
         self._leftovers = GarbageCollector(self._annotator, lambda: cache.columns.nodes, self._workloads)
         self._left = asyncio.Event()  # a WaterLevel may have left annotations
-        self._running: tuple[asyncio.TaskGroup, aiohttp.ClientSession] | None = None
+        self._sources: Sources | None = None
+        self._running: asyncio.TaskGroup | None = None
 
     def on_uses(self, listener: Callable[[MeasuredUses], None]) -> None:
         """Call a function after each reading with all measurements of pods and workloads."""
@@ -110,12 +108,9 @@ class LoadLoop:
         """Read forever; a fault of the program is raised."""
         self._workloads.restore(await stored_uses(self._client))
         self._publish_uses()  # the values of an earlier process need no reading
-        async with (
-            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
-            asyncio.TaskGroup() as tasks,
-        ):
-            self._running = tasks, session
-            try:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._running = tasks
                 for group in self._groups.values():
                     self._start(group)
                 while True:
@@ -123,8 +118,9 @@ class LoadLoop:
                     with self._isolation.part("leftovers") as attempt:
                         await self._tidy()
                     await asyncio.sleep(attempt.pause)
-            finally:
-                self._running = None  # Kopf ends later, and its events until then are ignored
+        finally:
+            self._running = None  # Kopf ends later, and its events until then are ignored
+            await self._close_sources()
 
     def observe(self, body: Mapping[str, Any], spec: WaterLevelSpec) -> None:
         """Process the current state of a WaterLevel.
@@ -196,30 +192,23 @@ class LoadLoop:
 
     def _start(self, group: MeasuredGroup) -> None:
         if self._running is not None:
-            tasks, session = self._running
-            source = group.source = group.source or self._source(group.spec, session)
-            group.task = tasks.create_task(self._follow(group, source))
+            source = group.source = group.source or self._source(group.spec)
+            group.task = self._running.create_task(self._follow(group, source))
 
-    def _source(self, spec: WaterLevelSpec, session: aiohttp.ClientSession) -> Source:
-        columns = self._cache.columns
-        server = spec.source.prometheus
-        if server is None:
-            return MetricsServerSource(self._client, self._capacity)
-        secret = server.auth_secret_ref
-        return PrometheusSource(
-            session,
-            server.address,
-            SecretAccess(self._client, secret) if secret else anonymous_access,
-            lambda: columns.row_of,
-            _queries(server),
-            timeout_seconds=server.timeout_seconds,
-            node_label=server.node_label or "",
-        )
+    def _source(self, spec: WaterLevelSpec) -> Source:
+        if self._sources is None:
+            # It imports aiohttp, which takes a tenth of a start, and most clusters have no WaterLevel.
+            from tidelock.load.sources import Sources  # noqa: PLC0415
 
-    def _capacity(self, name: str) -> Resources | None:
-        columns = self._cache.columns
-        row = columns.row_of.get(name)
-        return None if row is None else columns.nodes[row].capacity
+            self._sources = Sources(self._client, self._cache)
+        return self._sources.make(spec)
+
+    async def _close_sources(self) -> None:
+        if self._sources is not None:
+            await self._sources.aclose()
+            self._sources = None
+        for group in self._groups.values():
+            group.source = None
 
     async def _follow(self, group: MeasuredGroup, source: Source) -> NoReturn:
         due = self._clock.monotonic()
@@ -449,10 +438,3 @@ def _stop(group: MeasuredGroup) -> None:
     if group.task is not None:
         group.task.cancel()
         group.task = None
-
-
-def _queries(server: Prometheus) -> PromQlQueries:
-    if server.queries is None:
-        return PromQlQueries()
-    given = server.queries.model_dump(exclude_none=True, by_alias=False)
-    return PromQlQueries(**given)

@@ -69,7 +69,7 @@ class Reader(Generic[_T]):
         self._check = check
         self._keeps_plain = issubclass(kind, StoredObject)
         spare = spare or ("status.*" if self._keeps_plain else "")
-        self._spare = re.compile(f"{_SPARE}|{spare}" if spare else _SPARE)
+        self._spare = f"{_SPARE}|{spare}" if spare else _SPARE  # compiled for the first fault
 
     def __call__(self, raw: bytes | msgspec.Raw) -> _T:
         """Decode an object. Raises ValueError if its JSON is broken, or if it has no name."""
@@ -96,7 +96,7 @@ class Reader(Generic[_T]):
             return depth_bounded(self._decode_or_salvage)(raw)
         decoded: Any = depth_bounded(self._decode_or_salvage)(left.raw)
         path = field_path(left.path)
-        needed = self._spare.fullmatch(path) is None
+        needed = re.fullmatch(self._spare, path) is None
         fault = Fault(path, f"is nested more than {DEEPEST} levels deep", needed=needed)
         metadata = msgspec.structs.replace(decoded.metadata, faults=(fault, *decoded.metadata.faults))
         cut_down: _T = msgspec.structs.replace(decoded, metadata=metadata)
@@ -106,7 +106,7 @@ class Reader(Generic[_T]):
         parts = _Parts()
         decoded: Any = parts.read(plain, self.kind, ())
         faults = [
-            Fault(path, problem, needed=self._spare.fullmatch(path) is None)
+            Fault(path, problem, needed=re.fullmatch(self._spare, path) is None)
             for path, problem in parts.faults.items()
         ]
         faults.sort(key=lambda fault: not fault.needed)

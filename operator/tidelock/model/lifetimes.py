@@ -1,10 +1,14 @@
 """When reservations and groups are given up and end, and when their objects may be deleted."""
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from tidelock.model.api.reservation import Phase, ReservationSpec
-from tidelock.model.api.reservation_group import ReservationGroupSpec
 from tidelock.model.instants import from_datetime
 
-Spec = ReservationSpec | ReservationGroupSpec
+if TYPE_CHECKING:  # a short command knows no groups
+    from tidelock.model.api.reservation_group import ReservationGroupSpec
+
+Spec: TypeAlias = "ReservationSpec | ReservationGroupSpec"
 
 # Seconds by which a stored instant can be early, since creationTimestamp and conditions have whole seconds.
 _WHOLE_SECOND = 1.0

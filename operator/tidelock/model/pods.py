@@ -229,11 +229,11 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", dict=True):
             return False
         containers = (*self.spec.init_containers, *self.spec.containers)
         asked = {each.name: each.resources.requests for each in containers}
-        return all(
-            amounts in ({}, asked.get(name))
-            for name, each in report.containers.items()
-            for amounts in (each.allocated_resources, each.actual)
-        )
+        for name, each in report.containers.items():
+            for amounts in (each.allocated_resources, each.actual):
+                if amounts and amounts != asked.get(name):
+                    return False
+        return True
 
     @property
     def _report(self) -> Report:

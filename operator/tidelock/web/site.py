@@ -8,10 +8,8 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Literal
 
 import msgspec
 from aiohttp import web
@@ -21,6 +19,7 @@ from tidelock.listening import Handler
 from tidelock.running import until
 from tidelock.serving import MetricsToken
 from tidelock.web.query import BadQueryError, ViewQuery, read_query
+from tidelock.web.standing import Standing
 from tidelock.web.view import Slices
 
 MOST_STREAMS = 16
@@ -54,26 +53,6 @@ _HEADERS = MappingProxyType(
         "Cache-Control": "no-cache",
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The role of a process in the cluster at an instant.
-
-    Attributes:
-        state: `starting` until the cluster is read, `standby` while another leads.
-        instance: name of this process.
-        leader: identity of the leader, as far as is known, or empty without an election.
-        epoch: number of this process' leadership.
-        silence: seconds since the last data from the API server, if that is too long ago, otherwise 0.
-
-    """
-
-    state: Literal["starting", "standby", "leading"]
-    instance: str
-    leader: str
-    epoch: int = 0
-    silence: int = 0
 
 
 Look = Callable[[ViewQuery, float], Slices]

@@ -4,17 +4,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from tidelock.kube.connections import (
-    Answer,
-    ConnectionPool,
-    Disconnected,
-    NotConnected,
-    format_request,
-    parse_answer,
-)
+from tidelock.kube.answers import Answer, Disconnected
+from tidelock.kube.connections import ConnectionPool, NotConnected, format_request
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-CHUNKED = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n"
+STREAMED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"
 REQUEST = format_request("POST", "/pods", {"Host": "there"}, b"[]")
 
 
@@ -76,52 +70,10 @@ def test_a_header_with_a_line_break_is_not_sent() -> None:
         format_request("POST", "/", {"Authorization": "Bearer a\r\nX: 1"}, b"")
 
 
-@pytest.mark.parametrize(
-    ("data", "body"),
-    [
-        (OK, b"{}"),
-        (CHUNKED + b"3\r\nabc\r\n1;x=y\r\nd\r\n0\r\n\r\n", b"abcd"),
-        (CHUNKED + b"a\r\n012345678\n\r\n0\r\n\r\n", b"012345678\n"),
-        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
-        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, b"{}"),
-    ],
-)
-def test_an_answer_is_read_once_it_is_complete(data: bytes, body: bytes) -> None:
-    for length in range(len(data)):
-        assert parse_answer(data[:length]) is None
-    answer = parse_answer(data)
-    assert answer is not None
-    assert answer.body == body
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        OK + b"{",
-        b"HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n",
-        b"HTTP/2 200 OK\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1\r\n\r\n",
-        b"220 mail.example.com ESMTP\r\n\r\n",
-        CHUNKED + b"zz\r\n0\r\n\r\n",
-        b"x" * 100_000,
-    ],
-)
-def test_other_data_is_no_answer(data: bytes) -> None:
-    with pytest.raises(Disconnected):
-        parse_answer(data)
-
-
-def test_without_a_length_the_answer_ends_with_the_connection() -> None:
-    data = b"HTTP/1.0 503 Service Unavailable\r\n\r\n<html>"
-    assert parse_answer(data) is None
-    assert parse_answer(data, ended=True) == Answer(503, {b"connection": b"close"}, b"<html>")
-    assert parse_answer(OK[:-1], ended=True) is None
-
-
 async def test_an_answer_without_a_length_is_read() -> None:
     far = Far(b"HTTP/1.1 503 Service Unavailable\r\n\r\n<html>", close=True)
     async with far.serve() as pool:
-        assert (await send(pool)).body == b"<html>"
+        assert (await send(pool)).take() == b"<html>"
     assert far.connections == 1
 
 
@@ -129,7 +81,7 @@ async def test_a_connection_is_kept() -> None:
     far = Far(OK, OK, OK)
     async with far.serve() as pool:
         for _ in range(3):
-            assert (await send(pool)).body == b"{}"
+            assert (await send(pool)).take() == b"{}"
     assert (len(far.asked), far.connections) == (3, 1)
 
 
@@ -170,7 +122,7 @@ async def test_a_late_answer_belongs_to_no_other_request() -> None:
     async with far.serve() as pool:
         with pytest.raises(TimeoutError):
             await send(pool, seconds=0.1)
-        assert (await send(pool)).body == b"{}"
+        assert (await send(pool)).take() == b"{}"
     assert far.connections == 2
 
 
@@ -183,7 +135,7 @@ async def test_requests_wait_for_a_connection_below_the_limit() -> None:
         with pytest.raises(NotConnected):
             await send(pool, seconds=0.1)
         first.cancel()
-        assert (await send(pool)).body == b"{}"
+        assert (await send(pool)).take() == b"{}"
 
 
 async def test_a_request_that_may_not_be_sent_leaves_its_connection() -> None:
@@ -197,3 +149,52 @@ async def test_a_request_that_may_not_be_sent_leaves_its_connection() -> None:
             await send(pool, may_send=refuse)
         await send(pool)
     assert (len(far.asked), far.connections) == (2, 1)
+
+
+async def test_a_stream_is_sent_again_when_its_kept_connection_was_closed() -> None:
+    far = Far(OK, b"", STREAMED)
+    async with far.serve() as pool:
+        await send(pool)
+        stream = await pool.stream(REQUEST, connect=5.0, silence=5.0)
+        assert await stream.read() == b"one\n"
+        stream.close()
+    assert (len(far.asked), far.connections) == (3, 2)
+
+
+async def test_the_connection_of_a_stream_is_kept_only_after_its_end() -> None:
+    far = Far(STREAMED + b"0\r\n\r\n", OK, STREAMED, OK)
+    async with far.serve(limit=1) as pool:
+        for connections in (1, 2):
+            stream = await pool.stream(REQUEST, connect=5.0, silence=5.0)
+            assert await stream.read() == b"one\n"
+            stream.close()
+            stream.close()  # which has no effect
+            await send(pool)
+            assert far.connections == connections
+
+
+async def test_a_server_waits_for_the_reader_of_a_stream() -> None:
+    """Without that a watch that is read too slowly would take more and more memory."""
+    size = 2**26
+    far = Far(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size))
+    async with far.serve() as pool:
+        stream = await pool.stream(REQUEST, connect=5.0, silence=5.0)
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+        assert stream.answer.buffered < size / 8
+        read = 0
+        while part := await stream.read():
+            read += len(part)
+        assert read == size
+        stream.close()
+
+
+async def test_a_long_refusal_of_a_stream_is_read_as_a_whole() -> None:
+    """Its connection would wait for a reader for ever."""
+    far = Far(b"HTTP/1.1 500 Error\r\nContent-Length: %d\r\n\r\n" % 2**24 + bytes(2**24), OK)
+    async with far.serve(limit=1) as pool:
+        stream = await pool.stream(REQUEST, connect=5.0, silence=5.0)
+        await stream.finish()
+        assert len(stream.answer.take()) == 2**24
+        assert (await send(pool)).take() == b"{}"
+    assert far.connections == 1

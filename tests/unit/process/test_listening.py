@@ -9,7 +9,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tidelock.listening import Limits, ListenError, bounded, listening
+from tidelock.accepting import ListenError
+from tidelock.listening import Limits, bounded, listening
 
 LOOPBACK = "127.0.0.1"
 PATIENCE = 30.0

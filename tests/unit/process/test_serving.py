@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from tidelock.listening import ListenError
+from tidelock.accepting import ListenError
 from tidelock.serving import MetricsToken, TokenError, serve
 
 LOOPBACK = "127.0.0.1"

@@ -12,14 +12,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from random import Random
+from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
 import msgspec
 
 from tidelock.integrations.autoscalers.node_requests import NodeRequest
 from tidelock.integrations.autoscalers.placeholder_pods import encoded
-from tidelock.kube.client import ApiResource
-from tidelock.kube.errors import ApiError, NotFound
+from tidelock.kube.client import ApiResource, KubeClient
+from tidelock.kube.errors import ApiError, Forbidden, NotFound
+from tidelock.kube.watch import Reflector
 from tidelock.load.cooperative import in_slices
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta, StoredObject
@@ -40,6 +43,12 @@ _ACTIVE = "buffer.x-k8s.io/active-capacity"
 _GLANCE = 0.1  # seconds between two checks whether a request has ended, and their number before each look
 _GLANCES = 10
 _TENANT = "/capacitybuffers"
+_ADVICE: Mapping[type[ApiError], str] = MappingProxyType(
+    {
+        NotFound: "install CapacityBuffer v1beta1 with the autoscaler, or leave --request-nodes out",
+        Forbidden: "give it the rights of manifests/components/autoscalers",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,20 @@ class CapacityBufferController(ObjectWriter):
         self.buffers, self.templates = Copies(), Copies()
         self._requests = requests
         self._wanted: dict[Key, NodeRequest] = {}
+
+    def reflectors(self, client: KubeClient, rng: Random, **marks: Any) -> Iterator[Reflector[Any]]:
+        """Yield the watches of buffers and templates."""
+        for resource, sink in ((CAPACITY_BUFFERS, self.buffers), (POD_TEMPLATES, self.templates)):
+            yield Reflector(
+                client,
+                resource,
+                decode_known,
+                sink,
+                rng=rng,
+                label_selector=SELECTOR,
+                advice=_ADVICE,
+                **marks,
+            )
 
     async def run(self, started: asyncio.Event) -> NoReturn:
         """Compare for ever, from the moment at which the cluster, the buffers and the templates are known."""

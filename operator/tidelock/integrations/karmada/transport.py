@@ -19,7 +19,7 @@ from grpclib.exceptions import GRPCError
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server, Stream
 
-from tidelock.listening import accepting
+from tidelock.accepting import accepting
 
 MOST_BYTES = 256 * 1024
 """Largest request. Karmada's have a few hundred bytes, and as many for each assumed workload."""

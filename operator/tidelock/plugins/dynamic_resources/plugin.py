@@ -23,7 +23,7 @@ from tidelock.devices.allocator import DeviceAllocator
 from tidelock.devices.errors import AllocationError
 from tidelock.devices.requests import PreparedClaim, prepare
 from tidelock.devices.results import results
-from tidelock.devices.selection import DeviceSelection
+from tidelock.devices.selection import CompiledSelector, DeviceSelection
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -75,7 +75,6 @@ from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE,
 from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
 from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
 from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
-from tidelock.plugins.dynamic_resources.selectors import compile_selector
 
 _NAMED_RESERVATIONS = 16
 _OF_DEVICES = "a reservation holds no devices for extended resources, which they provide here"
@@ -121,7 +120,7 @@ class DynamicResources(
         )
         self._reserved = objects.resource_claims.reserved
         self._pools = objects.resource_slices.pools
-        self._selection = DeviceSelection(compile_selector)
+        self._selection = DeviceSelection(_compile_selector)
         self._results = ResultsByKind(
             partial(SearchResults, handle.columns, self._pools, self._claims), self._classes, self._rules
         )
@@ -398,6 +397,14 @@ def _held_devices(_pod: Pod, old: ReservationInfo, _new: ReservationInfo) -> boo
     """Return whether a reservation that has freed capacity can have held devices."""
     pod = old.reservation.pod
     return pod is None or bool(pod.spec.resource_claims)
+
+
+def _compile_selector(expression: str) -> CompiledSelector:
+    """Compile an expression that selects devices. Raises SelectorError if it is invalid."""
+    # CEL takes a twentieth of a start, and a cluster without devices has no expressions.
+    from tidelock.plugins.dynamic_resources.selectors import compile_selector  # noqa: PLC0415
+
+    return compile_selector(expression)
 
 
 def _by_lacking(resources: Sequence[str], columns: Columns) -> dict[tuple[str, ...], Mask]:

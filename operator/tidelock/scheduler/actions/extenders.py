@@ -14,9 +14,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self, TypeVar
-
-import aiohttp
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from tidelock.framework.config_file import ConfigurationError, Extender, ExtenderTls, parse_duration
 from tidelock.framework.extender import (
@@ -37,6 +35,9 @@ from tidelock.framework.extender import (
 from tidelock.kube.errors import ApiError
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
+
+if TYPE_CHECKING:
+    import aiohttp
 
 logger = logging.getLogger(__name__)
 
@@ -73,11 +74,15 @@ class Extenders:
         return bool(self._endpoints)
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        if self.configured:
+            import aiohttp  # noqa: PLC0415 -- it takes a tenth of a start, and most clusters have no extender
+
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        if self.configured:
+            await self._session.close()
 
     async def advise(self, pod: Pod, nodes: Iterable[Node]) -> ExtenderAdviceData:
         """Ask which of the nodes that passed the filters may take the pod, and which are better."""
@@ -193,6 +198,8 @@ class Extenders:
 
     async def _call(self, endpoint: _Endpoint, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
         """Post a request and read the answer. Every failure is an ExtenderError."""
+        import aiohttp  # noqa: PLC0415 -- as in __aenter__
+
         url = f"{endpoint.settings.url_prefix.rstrip('/')}/{verb}"
         try:
             async with self._session.post(

@@ -12,6 +12,7 @@ from tidelock.kube.client import PODS
 from tidelock.model.instants import earliest
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
+from tidelock.running import keeping_nearly_all
 from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.evictions import Evictor
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds of decisions between two turns of the event loop: watches and answers wait no longer than that.
 _SLICE = 0.005
+# Seconds from the first decision until `under_way`.
+_HEAD_START = 0.05
 # Longest sleep: a system clock that was set forward is noticed within it.
 _LONGEST_SLEEP = 1.0
 
@@ -39,6 +42,9 @@ class Loop:
     Attributes:
         on_answers: called with the creations of reservations that a step has changed.
         on_groups: called with the results of PodGroups of a step.
+        started: set when decisions begin.
+        under_way: set shortly after that. Imports that no decision needs wait for it, as they would keep the
+            first bindings from the interpreter.
 
     """
 
@@ -70,6 +76,7 @@ class Loop:
         self.on_groups: Callable[[Iterable[PodGroupResult]], None] = lambda _results: None
         self._event = asyncio.Event()
         self.started = asyncio.Event()
+        self.under_way = asyncio.Event()
         self.last_turn = clock.monotonic()
 
     def wake(self) -> None:
@@ -78,9 +85,11 @@ class Loop:
 
     async def run(self, event_handlers: EventHandlers) -> NoReturn:
         """Decide for ever, from the moment at which all objects are known."""
-        while not event_handlers.ready:
-            await self._sleep()
+        with keeping_nearly_all():
+            while not event_handlers.ready:
+                await self._sleep()
         self.started.set()
+        asyncio.get_running_loop().call_later(_HEAD_START, self.under_way.set)
         known = {"nodes": len(self._decider.columns), "reservations": len(self._decider.ledger.entries)}
         logger.info("ready, decisions begin", extra=known)
         while True:

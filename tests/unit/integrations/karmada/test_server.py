@@ -27,11 +27,11 @@ from devcluster.karmada import (
 from devcluster.keys import Keys, make_keys
 from devcluster.loopback import HOST
 from isolating import Isolating
+from tidelock.accepting import ListenError
 from tidelock.binders.endpoint import Endpoint
 from tidelock.integrations.karmada import server, transport
 from tidelock.integrations.karmada.server import ENDPOINT, EstimatorServer
 from tidelock.kube.errors import ServerError
-from tidelock.listening import ListenError
 from tidelock.model.meta import Key
 from tidelock.model.workloads import decode_workload
 from tidelock.scheduler.core.estimation import CapacityEstimator

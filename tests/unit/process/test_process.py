@@ -1,0 +1,76 @@
+"""Probes and metrics beside the start of the decisions."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from devcluster.loopback import HOST
+from tidelock import process
+from tidelock.accepting import ListenError
+from tidelock.handlers import supervision
+from tidelock.settings import Settings
+from unit.process.empty_server import EmptyServer, empty_server
+
+PATIENCE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def _without_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def running(*_: Any) -> AsyncIterator[asyncio.Future[None]]:
+        yield asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(supervision, "running", running)
+
+
+async def test_a_port_in_use_ends_the_process(tmp_path: Path) -> None:
+    async with empty_server(tmp_path / "kubeconfig"):
+        with socket.socket() as taken:
+            taken.bind((HOST, 0))
+            taken.listen()
+            settings = Settings(
+                kubeconfig=str(tmp_path / "kubeconfig"),
+                listen=HOST,
+                port=taken.getsockname()[1],
+                leader_elect=False,
+            )
+            with pytest.raises(ListenError, match="--port"):
+                await asyncio.wait_for(process.operate(settings, asyncio.Event()), PATIENCE)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_probes_are_answered_once_decisions_begin_or_are_long_in_coming(
+    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The import of the HTTP server once took a tenth of the time until the first binding."""
+
+    async def never(_server: EmptyServer, request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(PATIENCE)
+        raise web.HTTPServiceUnavailable
+
+    if not begun:
+        monkeypatch.setattr(EmptyServer, "handle", never)
+    monkeypatch.setattr(process, "_SERVING_SECONDS", PATIENCE if begun else 0.0)
+    caplog.set_level("INFO")
+    stop = asyncio.Event()
+    async with empty_server(tmp_path / "kubeconfig"):
+        settings = Settings(kubeconfig=str(tmp_path / "kubeconfig"), listen=HOST, port=0, leader_elect=False)
+        running = asyncio.create_task(process.operate(settings, stop))
+        while "serving" not in caplog.messages:
+            await asyncio.sleep(0.01)
+            assert not running.done()
+        assert ("ready, decisions begin" in caplog.messages) == begun
+        (port,) = (record.__dict__["port"] for record in caplog.records if record.message == "serving")
+        async with aiohttp.ClientSession() as prober:
+            for path, status in (("healthz", 200), ("readyz", 200 if begun else 503)):
+                async with prober.get(f"http://{HOST}:{port}/{path}") as answer:
+                    assert answer.status == status
+        stop.set()
+        await asyncio.wait_for(running, PATIENCE)
