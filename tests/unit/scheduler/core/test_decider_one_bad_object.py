@@ -13,6 +13,7 @@ from isolating import Isolating
 from tidelock.cluster.cache import Follower
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
+from tidelock.framework.events import NODE_ADD, Registration
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.ledger.output.status import render_reservation
@@ -289,7 +290,7 @@ def test_a_failing_queueing_hint_wakes_its_pod_and_is_reported(
     def fails(*_: Any) -> bool:
         raise LookupError("a hint's bug")
 
-    listeners = {(SCHEDULER, "NodeResourcesFit"): (fails,)}
+    listeners = {(SCHEDULER, "NodeResourcesFit"): (Registration(NODE_ADD, fails),)}
     monkeypatch.setattr(core.queue.hints, "listeners", lambda _event: listeners)
     for _ in range(5):
         core.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
