@@ -79,6 +79,7 @@ class SchedulingQueue:
 
     Attributes:
         hints: the events that plugins have registered.
+        rejected: the pods by the plugins that have rejected them, and by their claims.
         gated: pods that were gated, for the reports of their gates.
 
     """
@@ -111,7 +112,7 @@ class SchedulingQueue:
         self._pod_groups = pod_groups
         self._uids: dict[Key, str] = {}
         self._unschedulable: OrderedDict[str, QueuedPodInfo] = OrderedDict()  # in the order of rejections
-        self._rejected = RejectedPods(self.hints)
+        self.rejected = RejectedPods(self.hints)
         self._waves: deque[_Wave] = deque()
         self._steady = SteadyClock()
         self.gated = WorkQueue[QueuedPodInfo]()
@@ -130,12 +131,12 @@ class SchedulingQueue:
             if self._pod_groups is not None and (key := group_of(pod)) is not None:
                 waiting.due = self._pod_groups.due(key)
             self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
-            self._rejected.change_claims(None, pod)
+            self.rejected.change_claims(None, pod)
             self._pods[pod.uid] = waiting  # last, as a pod for which that fails would be nowhere
             self._uids[pod.key] = pod.uid
             return
         old, waiting.pod = waiting.pod, pod
-        self._rejected.change_claims(old, pod)
+        self.rejected.change_claims(old, pod)
         for event in pod_changes(old, pod):
             change = QueueEvent(self.hints.listeners(event), old, pod, target=pod.uid)
             if waiting.queue is QueueName.IN_FLIGHT:
@@ -154,7 +155,7 @@ class SchedulingQueue:
             del self._uids[waiting.pod.key]
         self.gated.discard(waiting)
         self._leave(waiting)
-        self._rejected.change_claims(waiting.pod, None)
+        self.rejected.change_claims(waiting.pod, None)
         self.done(uid)
 
     # Attempts.
@@ -209,7 +210,7 @@ class SchedulingQueue:
         if hint is QueueingHint.SKIP:
             waiting.queue = QueueName.UNSCHEDULABLE
             self._unschedulable[uid] = waiting
-            self._rejected.add(waiting, rejectors)
+            self.rejected.add(waiting, rejectors)
             self._on_enqueue(waiting.queue, SCHEDULE_ATTEMPT_FAILURE)
         else:
             self._requeue(waiting, hint, now, SCHEDULE_ATTEMPT_FAILURE)
@@ -243,7 +244,7 @@ class SchedulingQueue:
             only: names of the pods that it concerns, if they are known.
 
         """
-        if not self._in_flight and not self._rejected:
+        if not self._in_flight and not self.rejected:
             return  # as for most of the events of a quiet cluster
         listeners = self.hints.listeners(event)
         if not listeners:
@@ -255,7 +256,7 @@ class SchedulingQueue:
             found = (self._pods.get(self._uids.get(key, "")) for key in only)
             candidates = [w for w in found if w is not None and not listeners.keys().isdisjoint(w.indexed)]
         else:
-            candidates = self._rejected.concerned_by(event.resource, change)
+            candidates = self.rejected.concerned_by(event.resource, change)
         if candidates:
             self._waves.append(_Wave(change, event.label, candidates[::-1]))
             if len(self._waves) == 1:
@@ -307,7 +308,7 @@ class SchedulingQueue:
 
     def kept_by(self, plugin: str, part: QueueName) -> list[QueuedPodInfo]:
         """Return the pods in a part of the queue that a plugin gates or has rejected, in any profile."""
-        kept = (self._rejected.of((profile, plugin)) for profile in self._profiles)
+        kept = (self.rejected.of((profile, plugin)) for profile in self._profiles)
         return [each for pods in kept for each in pods.values() if each.queue is part]
 
     def get(self, uid: str) -> QueuedPodInfo | None:
@@ -341,7 +342,7 @@ class SchedulingQueue:
     ) -> None:
         """Put a pod into the part of the queue to which its gates and its backoff assign it."""
         if self._gates.keep(waiting, now):
-            self._rejected.add(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
+            self.rejected.add(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
             if new or waiting.queue is not QueueName.GATED:
                 self._on_enqueue(QueueName.GATED, event)
             waiting.queue = QueueName.GATED
@@ -362,7 +363,7 @@ class SchedulingQueue:
     def _leave(self, waiting: QueuedPodInfo) -> None:
         """Take a pod out of its part of the queue. The heaps skip it later."""
         self._unschedulable.pop(waiting.pod.uid, None)
-        self._rejected.discard(waiting)
+        self.rejected.discard(waiting)
 
     def _ripen(self, now: float) -> bool:
         """Move some of the pods that have waited long enough. Return whether these were all."""

@@ -6,7 +6,7 @@ its claim is thus not compared with all other claims that come.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tidelock.framework.events import Resource
 from tidelock.framework.pod_claims import named_claims
@@ -31,6 +31,10 @@ class RejectedPods:
     def of(self, plugin: PluginKey) -> Mapping[str, QueuedPodInfo]:
         """Return the pods that a plugin has rejected or gates, by their uids."""
         return self._by_plugin.get(plugin, {})
+
+    def users(self, claim: tuple[Resource, Key]) -> Collection[str]:
+        """Return the uids of the pods of the queue that name a claim."""
+        return self._users.get(claim, ())
 
     def add(self, waiting: QueuedPodInfo, plugins: tuple[PluginKey, ...]) -> None:
         """Let a pod wait for events of the plugins that have rejected it or gate it."""
@@ -66,7 +70,7 @@ class RejectedPods:
                 continue
             if self._hints.only_users(registrations, event):
                 thing = event.old if event.new is None else event.new
-                users = self._users.get((resource, thing.meta.key), {})
+                users = self.users((resource, thing.meta.key))
                 found.update((uid, pods[uid]) for uid in users if uid in pods)
             else:
                 found.update(pods)

@@ -1,13 +1,17 @@
-"""Finds the claims that have got devices of reservations of others.
+"""Finds the claims that have devices of reservations: those of others, and those of owners that still wait.
 
 The decisions here never do that, and admission refuses it to other programs where it is installed. All the
 same a claim can have such a device, because the API server does not compare the allocations of claims.
+
+An owner that could not be bound keeps the devices that are written to its claims. Its reservation is for that
+owner alone then, as it has no devices for any other one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.objects import Objects
+from tidelock.framework.events import Resource
 from tidelock.ledger.capacity.overcommitment import last_in_rank
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.owners.matching import is_owner
@@ -32,6 +36,10 @@ class TakenDevices:
         objects: all claims and slices, and the devices that reservations hold. New allocations are compared
             at the next step.
 
+    Attributes:
+        pending: claims with new allocations.
+        kept: reservations that were found to be for a waiting owner with their devices alone.
+
     """
 
     def __init__(self, ledger: Ledger, cache: Cache, queue: SchedulingQueue, objects: Objects) -> None:
@@ -41,7 +49,9 @@ class TakenDevices:
         self._claims = objects.resource_claims
         self._slices = objects.resource_slices
         self.pending = WorkQueue[Key]()
+        self.kept = WorkQueue[ReservationInfo](lambda entry: entry.key)
         self._claims.on_change(self._allocated)
+        ledger.ownership.owner_with_devices = self.waiting_owner
 
     def settle(self, now: float) -> None:
         """Take the capacity of reservations whose devices are allocated to claims of others by now.
@@ -53,6 +63,36 @@ class TakenDevices:
             while claim is not None and (losers := self._losers(claim)):
                 entry = last_in_rank(losers)
                 self._ledger.placement.lose_device(entry, losers[entry], key, now)
+        for entry in self.kept.take():
+            there = self._ledger.entries.get(entry.key) is entry and bool(entry.reserved)
+            if there and not self.waiting_owner(entry):
+                self._ledger.holdings.announce(entry)  # it is for all of its owners again
+
+    def waiting_owner(self, entry: ReservationInfo, uid: str = "") -> str:
+        """Return the uid of a waiting owner with devices of a reservation in its claims, or an empty text.
+
+        Of several it is the pod with the given uid. A claim that is being deleted gives its devices back.
+        """
+        found = ""
+        for held in entry.devices:
+            for key in self._claims.with_device(held.id):
+                claim = self._claims.get(key.name, key.namespace)
+                if claim is None or claim.meta.deletion_timestamp is not None:
+                    continue
+                users = self._queue.rejected.users((Resource.RESOURCE_CLAIM, key))
+                user = uid if uid in users else next(self._waiting_owners(entry, users), "")
+                if user and (held.share_id is None or self._exceeds(held.allocated, counted=True)):
+                    found = user if user == uid else found or user
+        if found:
+            self.kept.add(entry)
+        return found
+
+    def _waiting_owners(self, entry: ReservationInfo, uids: Collection[str]) -> Iterator[str]:
+        """Yield the owners of a reservation among pods of the queue."""
+        for uid in uids:
+            waiting = self._queue.get(uid)
+            if waiting is not None and is_owner(waiting.pod, entry.key, entry.reservation.spec):
+                yield uid
 
     def _losers(self, claim: ResourceClaim) -> dict[ReservationInfo, DeviceId]:
         """Return the reservations with a device that a claim has got, unless their owner has come.

@@ -146,8 +146,8 @@ def test_pods_that_are_gone_leave_nothing(core: Claims) -> None:
     core.add(*waiting)
     for each in waiting:
         core.event_handlers.pods.remove(each)
-    assert not core.queue._rejected
-    assert core.queue._rejected._users == {}
+    assert not core.queue.rejected
+    assert core.queue.rejected._users == {}
 
 
 def test_all_pods_are_compared_if_a_plugin_can_not_say_which(monkeypatch: pytest.MonkeyPatch) -> None:
