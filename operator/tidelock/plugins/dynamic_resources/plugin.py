@@ -218,7 +218,10 @@ class DynamicResources(
         return counts
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Return False: the devices of an evicted pod are free only once its claim is."""
+        """Return False: the devices of an evicted pod are free only once its claim is.
+
+        kube-scheduler finds out the same on each node, as its plugin has no PreFilterExtensions.
+        """
         return False
 
     def preemption_may_help_on(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
