@@ -135,18 +135,20 @@ def test_another_pod_takes_another_member_of_a_group() -> None:
     assert (core.devices_of(failed.pod), core.devices_of(other.pod)) == ({"a-0"}, {"a-1"})
 
 
-def test_a_share_is_kept_if_there_is_not_enough_for_two() -> None:
+@pytest.mark.parametrize(("memory", "phase"), [("3", Phase.CONSUMED), ("5", Phase.ACTIVE)])
+def test_a_share_is_kept_if_there_is_not_enough_for_two(memory: str, phase: Phase) -> None:
     core = Workload(devices=0)
-    shared = device("big", amounts={"memory": "8"}, allowMultipleAllocations=True)
-    put(core.objects, device_slice("a", shared, node_name="node-a", version=2))
-    part = request("gpu", wanting(capacity={"requests": {"memory": "3"}}))
+    for name in ("first", "second"):
+        shared = device(name, amounts={"memory": "8"}, allowMultipleAllocations=True)
+        put(core.objects, device_slice(name, shared, node_name="node-a"))
+    part = request("gpu", wanting(capacity={"requests": {"memory": memory}}))
     put(core.objects, claim_template("gpus", part))
     entry = core.lock()
-    core.fail()
+    core.fail()  # as much is in use and held
 
-    core.bind(core.owner("web-1"))  # 3 of 8 are in use, and as much is held
+    core.bind(core.owner("web-1"))
 
-    assert entry.phase is Phase.CONSUMED
+    assert entry.phase is phase
 
 
 def test_a_reusable_reservation_stays_open_to_all_owners() -> None:
@@ -222,6 +224,21 @@ def test_the_next_pod_of_a_name_does_not_wait_for_the_claim_of_the_last_one() ->
     core.place()
 
     assert entry.phase is Phase.BOUND
+
+
+def test_a_reservation_that_ends_is_kept_for_no_one() -> None:
+    core = Workload(devices=1)
+    entry = core.lock(ttlSeconds=10)
+    core.fail()
+    core.pod("web-1", labels=WEB)
+    core.refuse()
+    assert list(core.decider.taken_devices.kept.values()) == [entry]
+
+    core.clock.advance(10)
+    core.decide()
+
+    assert entry.phase is Phase.EXPIRED
+    assert not core.decider.taken_devices.kept
 
 
 def test_a_stranger_that_names_the_claim_keeps_nothing() -> None:

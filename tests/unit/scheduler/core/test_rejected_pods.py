@@ -9,6 +9,7 @@ from devices import allocated, claiming, claiming_from, device_class, device_sli
 from isolating import Isolating
 from storage import claim, using
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
+from tidelock.model.pod_limits import LIMITS, VOLUMES
 from tidelock.model.pods import Pod
 from tidelock.model.resource_claims import ResourceClaim
 from tidelock.model.storage import PersistentVolumeClaim
@@ -139,6 +140,12 @@ def test_a_claim_of_a_volume_is_compared_with_its_pods_alone(
     core.of_volumes.upsert(None, new)
     assert names == ["web-1"]
     assert core.part("web-1") is not QueueName.UNSCHEDULABLE
+
+
+def test_a_pod_that_is_too_large_waits_for_no_claim(core: Claims) -> None:
+    many = [f"claim-{each}" for each in range(LIMITS[VOLUMES] + 1)]
+    core.add(pod(**using(*many)))
+    assert core.queue.rejected._users == {}
 
 
 def test_pods_that_are_gone_leave_nothing(core: Claims) -> None:
