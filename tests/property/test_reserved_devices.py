@@ -42,10 +42,24 @@ MOVES = [
     *("finish_binding", "finish_binding", "finish_binding", "end_pod", "cancel", "pass_time", "restart"),
     "edit_owners",
 ]
+FAILING = [
+    *("reserve", "create_pod", "create_pod", "finish_binding", "finish_binding", "finish_binding"),
+    *("pass_time", "end_pod", "restart"),
+]
 
 
 class World:
-    """Two nodes with three devices each. The API server is a few dictionaries."""
+    """Two nodes with three devices each. The API server is a few dictionaries.
+
+    Attributes:
+        moves: the moves, of which frequent ones stand there several times.
+        for_any: the share of reservations for any pod of the workload.
+        bound, failed_late: the shares of bindings that succeed, and that fail after the claims are written.
+
+    """
+
+    moves = MOVES
+    for_any, bound, failed_late = 0.4, 0.5, 0.25
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -88,9 +102,9 @@ class World:
 
     def reserve(self) -> None:
         kinds, life = self.rng.choice(KINDS), self.rng.choice(LIVES)
-        for_any = self.rng.random() < 0.4
+        for_any = self.rng.random() < self.for_any
         owners: Json = {"owners": WORKLOAD} if for_any else {"owners": self.one_owner()}
-        name = f"lock-{self.version()}"
+        name = f"lock-{self.rng.randrange(10)}-{self.version()}"
         plain = reservation_json(
             name,
             uid=name,
@@ -159,7 +173,7 @@ class World:
         if not self.binding:
             return
         name, outcome = self.rng.choice(sorted(self.binding)), self.rng.random()
-        binds, writes = outcome < 0.5, outcome < 0.75
+        binds, writes = outcome < self.bound, outcome < self.bound + self.failed_late
         assumed = self.binding.pop(name)
         if writes:
             for claim in self.core.claims_of(assumed.pod):
@@ -215,6 +229,7 @@ class World:
         self.reservations_hold_what_they_ask_for()
         self.the_index_follows_the_records()
         self.an_owner_in_binding_has_the_devices_of_its_reservations()
+        self.a_reservation_is_for_the_pod_with_its_devices()
 
     def having(self) -> dict[str, list[tuple[str, str]]]:
         """Return the users of each device: claims with the names of their pods, and reservations."""
@@ -297,12 +312,43 @@ class World:
                     mine = self.core.devices_of(assumed.pod)
                     assert len(entries) > 1 or mine == held(entry), (name, mine, held(entry))
 
+    def a_reservation_is_for_the_pod_with_its_devices(self) -> None:
+        """Check that no pod has the devices of a reservation but its owner in binding, or owners that wait.
 
+        The pods that use a reusable reservation on its node have its devices, too.
+        """
+        for entry in self.core.ledger.entries.values():
+            users = {
+                name
+                for device in held(entry)
+                for kind, name in self.having()[device]
+                if kind == "claim" and name in self.pods
+            }
+            if entry.reservation.reusable or entry.phase not in (Phase.ACTIVE, Phase.BOUND):
+                continue
+            if entry.phase is Phase.BOUND:
+                assert entry.bound_pod is not None
+                assert users <= {entry.bound_pod.name}, (entry.key, users)
+            else:
+                placed = {each for each in users if self.pods[each].node_name or each in self.binding}
+                assert not placed, (entry.key, placed)
+
+
+class FailingBindings(World):
+    """A world with reservations for any pod of the workload, in which most bindings fail late."""
+
+    moves = FAILING
+    for_any, bound, failed_late = 1.0, 0.2, 0.6
+
+
+@pytest.mark.parametrize("world_of", [World, FailingBindings])
 @pytest.mark.parametrize("seed", range(HISTORIES))
-def test_no_device_is_given_twice_and_owners_get_those_that_are_held(seed: int) -> None:
-    world = World(Random(seed))  # noqa: S311 -- for histories
+def test_no_device_is_given_twice_and_owners_get_those_that_are_held(
+    seed: int, world_of: type[World]
+) -> None:
+    world = world_of(Random(seed))  # noqa: S311 -- for histories
     for _ in range(MOVES_OF_A_HISTORY):
-        getattr(world, world.rng.choice(MOVES))()
+        getattr(world, world.rng.choice(world.moves))()
         if world.rng.random() < 0.7:
             world.decide()
         world.check()

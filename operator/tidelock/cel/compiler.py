@@ -7,6 +7,7 @@ repeats, so the rest of an evaluation is bounded by the length of the expression
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import NamedTuple
 
 from tidelock.cel import access
 from tidelock.cel.comprehensions import BUILDERS, Loop
@@ -56,16 +57,14 @@ _TIMES = frozenset({"duration", "timestamp"})
 Fields = Mapping[str, Type]
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """A variable of the environment or of a comprehension, and its place in the frame."""
 
     type: Type
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(NamedTuple):
     """An expression with its type.
 
     The path of a variable, or of fields of one, is the variable's slot and the names of the fields.
@@ -198,7 +197,7 @@ class Compiler:
 
     def _boolean(self, node: Node) -> Run:
         compiled = self.compile(node)
-        if not self._types.assignable([(compiled.type, BOOL)]):
+        if compiled.type != BOOL and not self._types.assignable([(compiled.type, BOOL)]):
             raise self._mismatch(node, BOOL, compiled.type)
         return compiled.run
 
@@ -208,8 +207,8 @@ class Compiler:
         """Return the overloads that the arguments fit, and the type of the result: `dyn` if they disagree."""
         types = tuple(self._types.resolve(each.type) for each in arguments)
         key = (name, method, types)
-        if key in self._resolved:
-            return self._resolved[key]
+        if (known := self._resolved.get(key)) is not None:
+            return known
         candidates: list[Overload] = []
         result: Type | None = None
         for overload in OVERLOADS.get((name, method, len(types)), ()):
@@ -238,10 +237,9 @@ class Compiler:
 
     def _list(self, node: ListLiteral) -> Compiled:
         elements = [self.compile(each) for each in node.elements]
-        types = [
-            self._unwrapped(child, each.type) if index in node.optional else each.type
-            for index, (child, each) in enumerate(zip(node.elements, elements, strict=True))
-        ]
+        types = [each.type for each in elements]
+        for index in sorted(node.optional):
+            types[index] = self._unwrapped(node.elements[index], types[index])
         run = _list_run([each.run for each in elements], node.optional)
         return Compiled(list_of(self._common(node, types)), run)
 
@@ -406,8 +404,10 @@ def _folded(run: Run, *, invalid: str) -> Run:
 
 def _list_run(elements: Sequence[Run], optional: frozenset[int]) -> Run:
     if not optional:
-        run: Run = lambda frame: [each(frame) for each in elements]  # noqa: E731 -- one of two closures
-        return Constant(run([])) if all(isinstance(each, Constant) for each in elements) else run
+        values = [each.value for each in elements if isinstance(each, Constant)]
+        if len(values) == len(elements):
+            return Constant(values)
+        return lambda frame: [each(frame) for each in elements]
 
     def run_with_optionals(frame: Frame) -> list[object]:
         values = []

@@ -1,9 +1,7 @@
 """Tokens of an expression, by the lexical grammar of cel-spec."""
 
 import re
-from collections.abc import Iterator
 from math import isinf
-from typing import NamedTuple
 
 from tidelock.cel.errors import ExpressionError
 from tidelock.cel.values import UInt, checked_int, checked_uint
@@ -12,7 +10,7 @@ _TOKEN = re.compile(
     r"""(?P<space>(?:[ \t\r\n\f]+|//[^\n]*)+)
     |(?P<quote>(?P<prefix>[bB]?[rR]?)(?P<delimiter>\"\"\"|'''|"|'))
     |(?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)
-    |(?P<int>(?:0x[0-9a-fA-F]+|\d+)[uU]?)
+    |(?P<number>(?:0x[0-9a-fA-F]+|\d+)[uU]?)
     |(?P<quoted>`[A-Za-z0-9_./\ -]+`)
     |(?P<name>[A-Za-z_][A-Za-z_0-9]*)
     |(?P<operator>&&|\|\||[<>=!]=|[-+*/%<>!?:.,()\[\]{}])""",
@@ -35,44 +33,71 @@ _WORDS = {"true": True, "false": False, "null": None}
 _SURROGATES = range(0xD800, 0xE000)
 _LARGEST_CODE_POINT = 0x10FFFF
 _LONGEST_NUMBER = 1000
+# Fewer decimal digits certainly fit 64 bits.
+_CERTAIN_DIGITS = 19
 
 
-class Token(NamedTuple):
-    """An operator, a name, a literal with its value, or the end of the text."""
+class Tokens:
+    """The tokens of an expression, as lists of equal length. The last one has the kind `end`.
 
-    kind: str
-    text: str
-    position: int
-    value: object = None
+    An expression has up to 10,000 of them, so they are no objects of their own.
 
+    Attributes:
+        kinds: the text of each operator. The others are `name`, `number`, `literal`, `end`, or `quoted` for a
+            name in backquotes.
+        texts: the text of each.
+        positions: where each begins.
+        values: the value of each literal, by its index.
 
-def tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of an expression and a last one of the kind `end`. Raises ExpressionError."""
-    position = 0
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
-            raise ExpressionError(f"Syntax error at {position}: unexpected character {text[position]!r}")
-        kind, found_text, start = str(found.lastgroup), found.group(), position
-        position = found.end()
-        if kind == "quote":
-            value, position = _string(text, found)
-            yield Token("literal", found_text, start, value)
-        elif kind == "float":
-            if isinf(number := float(found_text)):
-                raise ExpressionError(f"Syntax error at {start}: the number {found_text} is too large")
-            yield Token("literal", found_text, start, number)
-        elif kind == "int":
-            yield Token("number", found_text, start)
-        elif kind == "name" and found_text in _WORDS:
-            yield Token("literal", found_text, start, _WORDS[found_text])
-        elif kind != "space":
-            yield Token("operator" if found_text == "in" else kind, found_text, start)
-    yield Token("end", "", position)
+    """
+
+    def __init__(self, text: str) -> None:
+        """Split an expression. Raises ExpressionError."""
+        self.kinds: list[str] = []
+        self.texts: list[str] = []
+        self.positions: list[int] = []
+        self.values: dict[int, object] = {}
+        match, position, length = _TOKEN.match, 0, len(text)
+        while position < length:
+            found = match(text, position)
+            if found is None:
+                raise ExpressionError(f"Syntax error at {position}: unexpected character {text[position]!r}")
+            kind, start, position = found.lastgroup, position, found.end()
+            if kind == "operator":
+                operator = found.group()
+                self._add(operator, operator, start)
+            elif kind == "quote":
+                value, position = _string(text, found)
+                self._add_literal(found.group(), start, value)
+            elif kind != "space":
+                self._add_word(str(kind), found.group(), start)
+        self._add("end", "", position)
+
+    def _add(self, kind: str, text: str, position: int) -> None:
+        self.kinds.append(kind)
+        self.texts.append(text)
+        self.positions.append(position)
+
+    def _add_literal(self, text: str, position: int, value: object) -> None:
+        self.values[len(self.kinds)] = value
+        self._add("literal", text, position)
+
+    def _add_word(self, kind: str, text: str, position: int) -> None:
+        """Add a number or a name. Some names are literals, and one is an operator."""
+        if kind == "float":
+            if isinf(number := float(text)):
+                raise ExpressionError(f"Syntax error at {position}: the number {text} is too large")
+            self._add_literal(text, position, number)
+        elif kind == "name" and text in _WORDS:
+            self._add_literal(text, position, _WORDS[text])
+        else:
+            self._add("in" if text == "in" else kind, text, position)
 
 
 def integer(text: str, position: int, *, negative: bool) -> int | UInt:
     """Return the value of an integer's digits. Raises ExpressionError if it does not fit 64 bits."""
+    if text.isdigit() and len(text) < _CERTAIN_DIGITS:  # as nearly always
+        return -int(text) if negative else int(text)
     digits = text.rstrip("uU")
     number = int(digits, 16 if digits.startswith("0x") else 10) if len(digits) < _LONGEST_NUMBER else 2**64
     fitted = checked_uint(number) if digits != text else checked_int(-number if negative else number)

@@ -1,7 +1,7 @@
 """Parses an expression by precedence climbing, and expands its macros."""
 
 from tidelock.cel.errors import ExpressionError
-from tidelock.cel.lexer import Token, integer, tokens
+from tidelock.cel.lexer import Tokens, integer
 from tidelock.cel.syntax import (
     MAX_DEPTH,
     Call,
@@ -59,27 +59,35 @@ def parse(text: str) -> Node:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._tokens = list(tokens(text))
+        tokens = Tokens(text)
+        self._kinds, self._texts, self._positions = tokens.kinds, tokens.texts, tokens.positions
+        self._values = tokens.values
         self._next = 0
         self._depth = 0
 
     def whole(self) -> Node:
         node = self._expression()
-        if self._peek().kind != "end":
+        if self._kind != "end":
             raise self._unexpected()
         return node
 
-    def _peek(self) -> Token:
-        return self._tokens[self._next]
+    @property
+    def _kind(self) -> str:
+        """The kind of the next token."""
+        return self._kinds[self._next]
 
-    def _take(self) -> Token:
-        token = self._tokens[self._next]
+    @property
+    def _position(self) -> int:
+        """The position of the next token."""
+        return self._positions[self._next]
+
+    def _take(self) -> str:
+        """Return the text of the next token, and go on."""
         self._next += 1
-        return token
+        return self._texts[self._next - 1]
 
     def _accept(self, operator: str) -> bool:
-        token = self._peek()
-        if token.kind == "operator" and token.text == operator:
+        if self._kinds[self._next] == operator:
             self._next += 1
             return True
         return False
@@ -89,9 +97,8 @@ class _Parser:
             raise self._unexpected(f", expected {operator!r}")
 
     def _unexpected(self, hint: str = "") -> ExpressionError:
-        token = self._peek()
-        found = repr(token.text) if token.kind != "end" else "the end"
-        return ExpressionError(f"Syntax error at {token.position}: unexpected {found}{hint}")
+        found = repr(self._texts[self._next]) if self._kind != "end" else "the end"
+        return ExpressionError(f"Syntax error at {self._position}: unexpected {found}{hint}")
 
     def _expression(self, lowest: int = 1) -> Node:
         """Parse operands joined by operators that bind at least as tightly as `lowest`."""
@@ -100,104 +107,99 @@ class _Parser:
             raise ExpressionError(f"more than {MAX_DEPTH} levels of nested expressions")
         left = self._operand()
         while True:
-            token = self._peek()
-            level = _PRECEDENCE.get(token.text, 0) if token.kind == "operator" else 0
-            if level < lowest or level == 0:
+            operator, position = self._kinds[self._next], self._positions[self._next]
+            level = _PRECEDENCE.get(operator, 0)
+            if level < lowest:
                 self._depth -= 1
                 return left
             self._next += 1
-            if token.text == "?":
+            if operator == "?":
                 middle = self._expression(2)
                 self._expect(":")
-                left = Call("?:", [left, middle, self._expression()], position=token.position)
-            elif token.text in {"&&", "||"}:
-                left = self._logical(left, token, level)
+                left = Call("?:", [left, middle, self._expression()], position=position)
+            elif operator in {"&&", "||"}:
+                left = self._logical(left, operator, level, position)
             else:
-                left = Call(token.text, [left, self._expression(level + 1)], position=token.position)
+                left = Call(operator, [left, self._expression(level + 1)], position=position)
 
-    def _logical(self, left: Node, token: Token, level: int) -> Node:
+    def _logical(self, left: Node, operator: str, level: int, position: int) -> Node:
         """Parse a whole chain of `&&` or `||` into one call, so a long chain is not deep."""
         operands = [left, self._expression(level + 1)]
-        while self._accept(token.text):
+        while self._accept(operator):
             operands.append(self._expression(level + 1))
-        return Call(token.text, operands, position=token.position)
+        return Call(operator, operands, position=position)
 
     def _operand(self) -> Node:
         """Parse a primary expression with the operators before it, and the selections after it."""
-        token = self._peek()
-        sign, count = token.text, 0
-        while token.kind == "operator" and sign in {"!", "-"} and self._accept(sign):
+        sign, position, count = self._kinds[self._next], self._positions[self._next], 0
+        while sign in {"!", "-"} and self._accept(sign):
             count += 1
         negative = False
-        if sign == "-" and count % 2 and self._peek().kind == "number":
+        if sign == "-" and count % 2 and self._kind == "number":
             # The sign is part of the number, so the lowest int can be written. There is no negative uint.
-            negative = self._peek().text[-1] not in "uU"
+            negative = self._texts[self._next][-1] not in "uU"
             count = int(not negative)
         node = self._primary(negative=negative)
-        while self._peek().kind == "operator":
-            selected = self._selection(node)
-            if selected is None:
-                break
-            node = selected
+        while self._kinds[self._next] in {".", "["}:
+            node = self._selection(node)
         if count % 2:
-            node = Call(f"{sign}_", [node], position=token.position)
+            node = Call(f"{sign}_", [node], position=position)
         return node
 
-    def _selection(self, operand: Node) -> Node | None:
-        """Parse one `.name`, `.name(…)` or `[index]` after an operand, if one follows."""
-        position = self._peek().position
+    def _selection(self, operand: Node) -> Node:
+        """Parse one `.name`, `.name(…)` or `[index]` after an operand."""
+        position = self._position
         if self._accept("."):
             optional = self._accept("?")
-            is_quoted = self._peek().kind == "quoted"
+            is_quoted = self._kind == "quoted"
             name = self._name(quoted=True)
             if not optional and not is_quoted and self._accept("("):
                 return self._method(operand, name, self._elements(")")[0], position)
             return Select(operand, name, optional, position=position)
-        if self._accept("["):
-            function = "[?]" if self._accept("?") else "[]"
-            index = self._expression()
-            self._expect("]")
-            return Call(function, [operand, index], position=position)
-        return None
+        self._expect("[")
+        function = "[?]" if self._accept("?") else "[]"
+        index = self._expression()
+        self._expect("]")
+        return Call(function, [operand, index], position=position)
 
     def _name(self, *, quoted: bool = False) -> str:
-        if self._peek().kind == "quoted" and quoted:
-            return self._take().text[1:-1]
-        if self._peek().kind != "name":
+        if self._kind == "quoted" and quoted:
+            return self._take()[1:-1]
+        if self._kind != "name":
             raise self._unexpected(", expected a name")
-        return self._take().text
+        return self._take()
 
     def _primary(self, *, negative: bool) -> Node:
-        token = self._peek()
-        if token.kind == "literal":
-            return Literal(self._take().value, position=token.position)
-        if token.kind == "number":
-            return Literal(
-                integer(self._take().text, token.position, negative=negative), position=token.position
-            )
-        if token.kind == "name" or self._accept("."):
-            return self._named(token)
+        index = self._next
+        kind, position = self._kinds[index], self._positions[index]
+        if kind == "number":
+            return Literal(integer(self._take(), position, negative=negative), position=position)
+        if kind == "literal":
+            self._next += 1
+            return Literal(self._values[index], position=position)
+        if kind == "name" or self._accept("."):
+            return self._named(position)
+        if self._accept("["):
+            elements, optional = self._elements("]", optionals=True)
+            return ListLiteral(elements, optional, position=position)
         if self._accept("("):
             node = self._expression()
             self._expect(")")
             return node
-        if self._accept("["):
-            elements, optional = self._elements("]", optionals=True)
-            return ListLiteral(elements, optional, position=token.position)
         if self._accept("{"):
-            return self._map(token.position)
+            return self._map(position)
         raise self._unexpected()
 
-    def _named(self, token: Token) -> Node:
+    def _named(self, position: int) -> Node:
         name = self._name()
         if self._accept("("):
             arguments, _ = self._elements(")")
             if name == "has" and len(arguments) == 1:
-                return _presence_test(arguments[0], token.position)
-            return Call(name, arguments, position=token.position)
+                return _presence_test(arguments[0], position)
+            return Call(name, arguments, position=position)
         if name in _RESERVED:
-            raise ExpressionError(f"Syntax error at {token.position}: reserved identifier: {name}")
-        return Identifier(name, position=token.position)
+            raise ExpressionError(f"Syntax error at {position}: reserved identifier: {name}")
+        return Identifier(name, position=position)
 
     def _elements(self, end: str, *, optionals: bool = False) -> tuple[list[Node], frozenset[int]]:
         """Parse expressions between commas up to an end. A list may have a comma after its last one."""

@@ -32,14 +32,15 @@ class AssumeCache(Generic[T, V]):
         self,
         lister: Lister[T],
         shows: Callable[[T], object],
-        count: Callable[[V, int], None] = lambda _value, _sign: None,
+        count: Callable[[Key, V, int], None] = lambda _key, _value, _sign: None,
     ) -> None:
         """Watch a lister.
 
         Args:
             lister: the objects.
             shows: returns whether an object has a value of its own.
-            count: called with each value when it is assumed (1) and when it no longer is (-1).
+            count: called with an object's name and its value when that is assumed (1), and when it no longer
+                is (-1).
 
         """
         self._shows = shows
@@ -61,7 +62,7 @@ class AssumeCache(Generic[T, V]):
         """Assume a value for a pod. Several pods may have the same one."""
         if key not in self._promises:
             self._promises[key] = _Promise(value)
-            self._count(value, 1)
+            self._count(key, value, 1)
         self._promises[key].pods.add(pod_uid)
 
     def wrote(self, key: Key, version: int) -> None:
@@ -89,4 +90,4 @@ class AssumeCache(Generic[T, V]):
             self._end(last.meta.key)
 
     def _end(self, key: Key) -> None:
-        self._count(self._promises.pop(key).value, -1)
+        self._count(key, self._promises.pop(key).value, -1)

@@ -124,12 +124,22 @@ which may be None. A hint that raises counts as a yes.
 """
 
 
+OnlyUsers = Callable[[Any, Any], bool]
+"""Returns whether a change of a claim concerns only the pods that name it, from the claim before and after,
+each of which may be None. It is called once for all pods, and the hint only for the pods that remain.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Events that may help a pod which a plugin refused: all of them, or those of which the hint says so."""
+    """Events that may help a pod which a plugin refused: all of them, or those of which the hint says so.
+
+    `only_users` is for claims of volumes and of devices alone. (kube-scheduler: PreQueueingHint)
+    """
 
     event: ClusterEvent
     hint: Hint | None = None
+    only_users: OnlyUsers | None = None
 
 
 ANY_EVENT = Registration(ClusterEvent(Resource.ANY, Action.ALL))

@@ -28,7 +28,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import uses_claim
+from tidelock.framework.pod_claims import of_used_claims
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
@@ -147,7 +147,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
         return (
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _shared),
             Registration(ClusterEvent(Resource.NODE, Action.ADD)),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), uses_claim),
+            of_used_claims(Action.ADD),
         )
 
 

@@ -26,7 +26,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import known_claims, uses_claim
+from tidelock.framework.pod_claims import known_claims, of_used_claims
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
 from tidelock.model.storage import PersistentVolume, StorageClass
@@ -136,7 +136,7 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
         changes = Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), self._class_waits),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes), uses_claim),
+            of_used_claims(changes),
             Registration(ClusterEvent(Resource.PERSISTENT_VOLUME, changes), self._volume_moved),
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
         )

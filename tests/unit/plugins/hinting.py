@@ -11,10 +11,12 @@ from tidelock.framework.events import (
     NODE_DELETE,
     Action,
     ClusterEvent,
+    Registration,
     Resource,
     node_changes,
     pod_changes,
 )
+from tidelock.framework.pod_claims import named_claims
 from tidelock.model.namespaces import Namespace
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -58,10 +60,19 @@ def woken_by(plugin: Plugin, refused: Pod, events: Iterable[ClusterEvent], old: 
     assert isinstance(plugin, EnqueueExtensions)
     return any(
         registration.event.covers(event)
+        and _concerns(registration, refused, event, old, new)
         and (registration.hint is None or registration.hint(refused, old, new))
         for event in events
         for registration in plugin.events_to_register()
     )
+
+
+def _concerns(registration: Registration, refused: Pod, event: ClusterEvent, old: Any, new: Any) -> bool:
+    """Return whether the queue asks the hint about a pod."""
+    if registration.only_users is None or not registration.only_users(old, new):
+        return True
+    thing = old if new is None else new
+    return (event.resource, thing.meta.key) in named_claims(refused)
 
 
 def changes(old: Any, new: Any) -> list[ClusterEvent]:

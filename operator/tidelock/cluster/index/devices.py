@@ -1,6 +1,7 @@
 """Devices by node, those that claims hold or will hold, and the classes that back extended resources."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable
 
 from tidelock.cluster.assume_cache import AssumeCache
 from tidelock.cluster.index.reserved_devices import ReservedDevices
@@ -8,7 +9,8 @@ from tidelock.cluster.lister import Lister
 from tidelock.devices.allocated import AllocatedState
 from tidelock.devices.change_log import ChangeLog
 from tidelock.devices.pools import ResourcePools
-from tidelock.model.devices import DeviceClass, PoolId, ResourceSlice
+from tidelock.model.devices import DeviceClass, DeviceId, PoolId, ResourceSlice
+from tidelock.model.meta import Key
 from tidelock.model.resource_claims import AllocationResult, ResourceClaim
 
 
@@ -80,10 +82,15 @@ class ResourceClaims(Lister[ResourceClaim]):
         self.changes: ChangeLog[PoolId] = ChangeLog()
         self.reserved = ReservedDevices(self._count)
         self.of_extended_resources: dict[str, ResourceClaim] = {}
+        self._with_device: defaultdict[DeviceId, Counter[Key]] = defaultdict(Counter)
         self.on_change(self._changed_claim)
         self.in_flight: AssumeCache[ResourceClaim, AllocationResult] = AssumeCache(
-            self, lambda claim: claim.allocation, self._count
+            self, lambda claim: claim.allocation, self._use
         )
+
+    def with_device(self, device: DeviceId) -> Collection[Key]:
+        """Return the claims that have a device, or a share of it, or will have it."""
+        return self._with_device.get(device, ())
 
     def upsert(self, old: ResourceClaim | None, new: ResourceClaim) -> None:
         """Take over a claim's newest version. The known version counts as the old one."""
@@ -104,10 +111,22 @@ class ResourceClaims(Lister[ResourceClaim]):
         after = None if new is None else new.allocation
         if before == after:
             return
-        if before is not None:
-            self._count(before, -1)
-        if after is not None:
-            self._count(after, 1)
+        if old is not None and before is not None:
+            self._use(old.key, before, -1)
+        if new is not None and after is not None:
+            self._use(new.key, after, 1)
+
+    def _use(self, claim: Key, allocation: AllocationResult, sign: int) -> None:
+        """Count the devices of a claim: those that it has, and those that it will have."""
+        self._count(allocation, sign)
+        for result in allocation.devices.results:
+            if not result.admin_access:
+                claims = self._with_device[result.id]
+                claims[claim] += sign
+                if not claims[claim]:
+                    del claims[claim]
+                if not claims:
+                    del self._with_device[result.id]
 
     def _count(self, allocation: AllocationResult, sign: int) -> None:
         self.allocated.count(allocation, sign)

@@ -21,7 +21,7 @@ from tidelock.ledger.owners.matching import (
     owner_names,
 )
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.ledger.sets.groups import Groups
+from tidelock.ledger.sets.groups import GroupKey, Groups
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
@@ -46,6 +46,10 @@ class Ownership:
         holdings: the held amounts.
         capacity: returns the allocatable amounts of a node.
 
+    Attributes:
+        owner_with_devices: returns the uid of a waiting owner with devices of a reservation in its claims, or
+            an empty text. Of several owners it is the one with the given uid.
+
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class Ownership:
         self._indexed: dict[Key, Reservation] = {}  # the versions with owners in the index
         self._for_workloads: set[str] = set()
         self._key_of: dict[str, Key] = {}
+        self.owner_with_devices: Callable[[ReservationInfo, str], str] = lambda _entry, _uid: ""
 
     def update(self, entry: ReservationInfo) -> None:
         """Index a reservation by the owners in its spec, or remove it if it has ended.
@@ -133,7 +138,10 @@ class Ownership:
         if not keys:  # as for most pods
             return []
         entries = (self._entries[key] for key in keys)
-        return self._groups.open_to(pod, [entry for entry in entries if may_claim(entry, pod)])
+        able = [entry for entry in entries if may_claim(entry, pod)]
+        if self._holdings.reserved_devices and not pod.node_name:
+            able = self._with_devices_for(pod, able)
+        return self._groups.open_to(pod, able)
 
     def of_workload(self, pod: Pod) -> bool:
         """Return whether an own reservation of a pod is for any pod of its workload."""
@@ -145,6 +153,28 @@ class Ownership:
         is_known = self._entries.get(entry.key) is entry and entry.phase not in SETTLED and not entry.unseen
         return is_known and is_owner(pod, entry.key, entry.reservation.spec)
 
+    def _with_devices_for(self, pod: Pod, own: list[ReservationInfo]) -> list[ReservationInfo]:
+        """Return the own reservations without those of another owner that waits with their devices.
+
+        Such an owner could not be bound. Of a group, it can only use the member with its devices.
+        """
+        users = {entry.key: self._user(entry, pod) for entry in own}
+        groups = {GroupKey.of(entry) for entry in own if users[entry.key] == pod.uid} - {None}
+        return [
+            entry
+            for entry in own
+            if users[entry.key] == pod.uid or (not users[entry.key] and GroupKey.of(entry) not in groups)
+        ]
+
+    def _user(self, entry: ReservationInfo, pod: Pod) -> str:
+        """Return the owner that waits with devices of a reservation, or an empty text.
+
+        A reusable reservation is for all of its owners on the node together.
+        """
+        if not entry.devices or entry.phase is not Phase.ACTIVE or entry.reservation.reusable:
+            return ""
+        return self.owner_with_devices(entry, pod.uid)
+
     def used_by_workloads(self, namespace: str) -> bool:
         """Return whether a namespace has, or had, a reservation for any pod of a workload."""
         return namespace in self._for_workloads
@@ -153,8 +183,8 @@ class Ownership:
         """Return the own reservations that end when a pod is bound to a node, by name.
 
         These are all that name the pod, on any node, and a member of each group. Of the reservations on the
-        node for any pod of its workload, those are added that fit the remaining needs best, or those that
-        the binding names. `named_only` leaves them out.
+        node for any pod of its workload, those with devices of the pod's claims are added, and those that fit
+        the remaining needs best, or those that the binding names. `named_only` leaves the latter out.
         """
         own = self.of(pod, self._holdings.held_on(node_name))
         if not own:
@@ -163,7 +193,10 @@ class Ownership:
         certain: list[ReservationInfo] = []
         for entry in own:
             if not entry.reservation.reusable:
-                (loose if is_for_any(entry, pod) else certain).append(entry)
+                loose_one = is_for_any(entry, pod) and not (
+                    entry.devices and self._user(entry, pod) == pod.uid
+                )
+                (loose if loose_one else certain).append(entry)
         chosen = self._groups.taken(certain, node_name)
         if named_only or not loose:
             return chosen

@@ -10,7 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,11 +33,15 @@ from tidelock.plugins.dynamic_resources.extended_resources import RequestMapping
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 # Tries of a write that others' writes refuse, and of one without an answer. The latter take a minute: that
 # long a request may be under way.
 _MOST_CONFLICTS = 5
 _MOST_LOST = 16
 _LONGEST_PAUSE = 5.0
+# Stands for a write under way among the pods for which devices are in flight.
+_WRITE = "a write"
 _FAILED, _TIMED_OUT = "device binding failed", "device binding timeout"
 # Longest time in seconds after which a claim is looked at again, for its time-out.
 _LONGEST_WAIT = 1.0
@@ -92,7 +96,7 @@ class ClaimWriter:
         self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
         self._deallocating: dict[Key, int] = {}  # the resource versions that the writes replace
         self._deleting: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         claims.on_change(self._changed)
 
     async def bind(self, pod: Pod, reserved: ReservedClaims, node_name: str) -> str:
@@ -111,7 +115,8 @@ class ClaimWriter:
         for claim in claims:
             written = claim
             if not claim.reserved_by(pod.uid):
-                outcome = await self._write(self._api, claim, pod, reserved)
+                write = self._spawn(self._write(self._api, claim, pod, reserved))
+                outcome = await asyncio.shield(write)  # goes on if a preemptor cancels the binding
                 if isinstance(outcome, str):
                     return outcome
                 written = outcome
@@ -181,8 +186,22 @@ class ClaimWriter:
     async def _write(
         self, api: Api, claim: ResourceClaim, pod: Pod, reserved: ReservedClaims
     ) -> ResourceClaim | str:
-        """Write a claim's allocation, if there is one to write, and its user. Return it, or the problem."""
+        """Write a claim's allocation, if there is one to write, and its user. Return it, or the problem.
+
+        The devices are in flight until the outcome is known, even if the binding fails before.
+        """
         allocation = reserved.allocations.get(claim.key)
+        if allocation is None:
+            return await self._written(api, claim, None, pod, reserved.at)
+        self._claims.in_flight.make(claim.key, allocation, _WRITE)
+        try:
+            return await self._written(api, claim, allocation, pod, reserved.at)
+        finally:
+            self._claims.in_flight.release(claim.key, _WRITE)
+
+    async def _written(
+        self, api: Api, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod, at: float
+    ) -> ResourceClaim | str:
         conflicts = lost = 0
         while True:
             try:
@@ -192,7 +211,7 @@ class ClaimWriter:
                         break  # by a write without an answer
                 if problem := _obstacle(claim, allocation):
                     return problem
-                claim = await _write_once(api, claim, allocation, pod, reserved.at)
+                claim = await _write_once(api, claim, allocation, pod, at)
                 break
             except Conflict:
                 conflicts += 1
@@ -260,10 +279,17 @@ class ClaimWriter:
             logger.info("no deallocation", extra={"claim": str(claim.key), "error": str(error)})
             self._deallocating.pop(claim.key, None)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """Forget a task. Its error is that of a binding, which may be over by now."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # asyncio would report that none had looked at it
 
     def _changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         claim = new or old

@@ -217,7 +217,10 @@ class DynamicResources(
         return counts
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
-        """Return False: the devices of an evicted pod are free only once its claim is."""
+        """Return False: the devices of an evicted pod are free only once its claim is.
+
+        kube-scheduler finds out the same on each node, as its plugin has no PreFilterExtensions.
+        """
         return False
 
     def preemption_may_help_on(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Mask:
@@ -351,7 +354,11 @@ class DynamicResources(
         node_changes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
             Registration(ClusterEvent(Resource.NODE, node_changes)),
-            Registration(ClusterEvent(Resource.RESOURCE_CLAIM, changes | Action.DELETE), self._claim_helps),
+            Registration(
+                ClusterEvent(Resource.RESOURCE_CLAIM, changes | Action.DELETE),
+                self._claim_helps,
+                only_users=_frees_nothing,
+            ),
             Registration(
                 ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM),
                 self._has_claims,
@@ -380,6 +387,17 @@ class DynamicResources(
 
     def _has_claims(self, pod: Pod, _: Pod | None, new: Pod) -> bool:
         return not isinstance(resource_claims_of(new, self.handle.objects), str)
+
+
+def _frees_nothing(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+    """Return whether a change of a claim concerns no other pods, as it frees no devices.
+
+    The pod of a claim for extended resources does not name it.
+    """
+    if old is None:
+        return True
+    freed = old.allocation is not None and (new is None or new.allocation is None)
+    return not freed and (new is not None or not old.extended_resources_of)
 
 
 def _names_template(pod: Pod, _: ResourceClaimTemplate | None, new: ResourceClaimTemplate) -> bool:

@@ -28,7 +28,7 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import uses_claim
+from tidelock.framework.pod_claims import of_used_claims
 from tidelock.model.pods import Pod
 from tidelock.model.storage import CsiDriver, CsiNode, VolumeAttachment
 from tidelock.plugins.node_volume_limits.attachments import Attachable, Attachments
@@ -146,7 +146,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
             Registration(ClusterEvent(Resource.CSI_NODE, changes), self._takes_more),
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._pod_frees),
             Registration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), self._detached),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes), uses_claim),
+            of_used_claims(changes),
             Registration(ClusterEvent(Resource.NODE, Action.ADD)),
             Registration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self._not_required),
         )

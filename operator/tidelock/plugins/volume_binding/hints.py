@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tidelock.cluster.objects import Objects
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import known_claims, uses_claim
+from tidelock.framework.pod_claims import known_claims, of_used_claims
 from tidelock.model.pods import Pod
 from tidelock.model.storage import (
     CsiDriver,
@@ -32,7 +32,7 @@ class VolumeHints:
         changes = Action.ADD | Action.UPDATE
         return (
             Registration(ClusterEvent(Resource.STORAGE_CLASS, changes), self.class_helps),
-            Registration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changes), uses_claim),
+            of_used_claims(changes),
             Registration(ClusterEvent(Resource.PERSISTENT_VOLUME, changes), self.volume_helps),
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
             Registration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self.driver_helps),

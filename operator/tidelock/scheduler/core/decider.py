@@ -203,7 +203,7 @@ class Decider:
             return None  # no decision is made while reservations that have ended still hold capacity
         parts, reservations, events = self._parts, self.reservation_scheduler, self._capacity_events
         skipped = bool(parts)  # a part that was skipped may be tried again
-        if self.taken_devices.pending or self.ledger.holdings.former_owners or skipped:
+        if self.taken_devices.unsettled or skipped:
             parts.run("devices", self.taken_devices.settle, now)
         reservations.look_for_owners(now)
         reservations.wake_rested(now)

@@ -15,7 +15,7 @@ Semantics of kube-scheduler 1.36 (backend/queue), except that kube-scheduler rou
 and goes by priority within each second. Times are seconds of a clock that goes on if the time is set back.
 """
 
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -43,8 +43,9 @@ from tidelock.model.pods import Pod
 from tidelock.model.work_queue import WorkQueue
 from tidelock.scheduler.core.pod_gates import PodGates
 from tidelock.scheduler.core.pod_heaps import ActiveQueue, BackoffQueue, PodOrder
-from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo, QueueName
+from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
 from tidelock.scheduler.core.queueing_hints import InFlightEvents, QueueEvent, QueueingHint, QueueingHints
+from tidelock.scheduler.core.rejected_pods import RejectedPods
 
 FLUSH_AFTER = 300.0
 # Pods that are moved between two turns of the event loop, which takes a few milliseconds.
@@ -78,6 +79,7 @@ class SchedulingQueue:
 
     Attributes:
         hints: the events that plugins have registered.
+        rejected: the pods by the plugins that have rejected them, and by their claims.
         gated: pods that were gated, for the reports of their gates.
 
     """
@@ -110,7 +112,7 @@ class SchedulingQueue:
         self._pod_groups = pod_groups
         self._uids: dict[Key, str] = {}
         self._unschedulable: OrderedDict[str, QueuedPodInfo] = OrderedDict()  # in the order of rejections
-        self._by_plugin: defaultdict[PluginKey, dict[str, QueuedPodInfo]] = defaultdict(dict)
+        self.rejected = RejectedPods(self.hints)
         self._waves: deque[_Wave] = deque()
         self._steady = SteadyClock()
         self.gated = WorkQueue[QueuedPodInfo]()
@@ -129,10 +131,12 @@ class SchedulingQueue:
             if self._pod_groups is not None and (key := group_of(pod)) is not None:
                 waiting.due = self._pod_groups.due(key)
             self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
+            self.rejected.change_claims(None, pod)
             self._pods[pod.uid] = waiting  # last, as a pod for which that fails would be nowhere
             self._uids[pod.key] = pod.uid
             return
         old, waiting.pod = waiting.pod, pod
+        self.rejected.change_claims(old, pod)
         for event in pod_changes(old, pod):
             change = QueueEvent(self.hints.listeners(event), old, pod, target=pod.uid)
             if waiting.queue is QueueName.IN_FLIGHT:
@@ -151,6 +155,7 @@ class SchedulingQueue:
             del self._uids[waiting.pod.key]
         self.gated.discard(waiting)
         self._leave(waiting)
+        self.rejected.change_claims(waiting.pod, None)
         self.done(uid)
 
     # Attempts.
@@ -205,7 +210,7 @@ class SchedulingQueue:
         if hint is QueueingHint.SKIP:
             waiting.queue = QueueName.UNSCHEDULABLE
             self._unschedulable[uid] = waiting
-            self._index(waiting, rejectors)
+            self.rejected.add(waiting, rejectors)
             self._on_enqueue(waiting.queue, SCHEDULE_ATTEMPT_FAILURE)
         else:
             self._requeue(waiting, hint, now, SCHEDULE_ATTEMPT_FAILURE)
@@ -239,7 +244,7 @@ class SchedulingQueue:
             only: names of the pods that it concerns, if they are known.
 
         """
-        if not self._in_flight and not self._by_plugin:
+        if not self._in_flight and not self.rejected:
             return  # as for most of the events of a quiet cluster
         listeners = self.hints.listeners(event)
         if not listeners:
@@ -251,8 +256,7 @@ class SchedulingQueue:
             found = (self._pods.get(self._uids.get(key, "")) for key in only)
             candidates = [w for w in found if w is not None and not listeners.keys().isdisjoint(w.indexed)]
         else:
-            concerned = [self._by_plugin[plugin] for plugin in listeners if plugin in self._by_plugin]
-            candidates = list({uid: each for pods in concerned for uid, each in pods.items()}.values())
+            candidates = self.rejected.concerned_by(event.resource, change)
         if candidates:
             self._waves.append(_Wave(change, event.label, candidates[::-1]))
             if len(self._waves) == 1:
@@ -304,7 +308,7 @@ class SchedulingQueue:
 
     def kept_by(self, plugin: str, part: QueueName) -> list[QueuedPodInfo]:
         """Return the pods in a part of the queue that a plugin gates or has rejected, in any profile."""
-        kept = (self._by_plugin.get((profile, plugin), {}) for profile in self._profiles)
+        kept = (self.rejected.of((profile, plugin)) for profile in self._profiles)
         return [each for pods in kept for each in pods.values() if each.queue is part]
 
     def get(self, uid: str) -> QueuedPodInfo | None:
@@ -338,7 +342,7 @@ class SchedulingQueue:
     ) -> None:
         """Put a pod into the part of the queue to which its gates and its backoff assign it."""
         if self._gates.keep(waiting, now):
-            self._index(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
+            self.rejected.add(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
             if new or waiting.queue is not QueueName.GATED:
                 self._on_enqueue(QueueName.GATED, event)
             waiting.queue = QueueName.GATED
@@ -359,16 +363,7 @@ class SchedulingQueue:
     def _leave(self, waiting: QueuedPodInfo) -> None:
         """Take a pod out of its part of the queue. The heaps skip it later."""
         self._unschedulable.pop(waiting.pod.uid, None)
-        for plugin in waiting.indexed:
-            del self._by_plugin[plugin][waiting.pod.uid]
-            if not self._by_plugin[plugin]:
-                del self._by_plugin[plugin]
-        waiting.indexed = ()
-
-    def _index(self, waiting: QueuedPodInfo, plugins: tuple[PluginKey, ...]) -> None:
-        waiting.indexed = plugins
-        for plugin in plugins:
-            self._by_plugin[plugin][waiting.pod.uid] = waiting
+        self.rejected.discard(waiting)
 
     def _ripen(self, now: float) -> bool:
         """Move some of the pods that have waited long enough. Return whether these were all."""

@@ -4,7 +4,7 @@ Semantics of kube-scheduler 1.37 (backend/queue/scheduling_queue.go and active_q
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -23,8 +23,8 @@ from tidelock.model.pods import Pod
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo
 
-Listeners = dict[PluginKey, tuple[Hint | None, ...]]
-"""The plugins that have registered an event, with their hints."""
+Listeners = dict[PluginKey, tuple[Registration, ...]]
+"""The plugins that have registered an event, with their registrations."""
 
 
 class QueueingHint(IntEnum):
@@ -83,11 +83,11 @@ class QueueingHints:
         """Return the plugins that have registered an event. They are looked up once for each event."""
         found = self._listeners.get(event)
         if found is None:
-            hints = {
-                plugin: tuple(each.hint for each in registrations if each.event.covers(event))
+            covering = {
+                plugin: tuple(each for each in registrations if each.event.covers(event))
                 for plugin, registrations in self._registered.items()
             }
-            found = self._listeners[event] = {plugin: some for plugin, some in hints.items() if some}
+            found = self._listeners[event] = {plugin: some for plugin, some in covering.items() if some}
         return found
 
     def rejectors(self, waiting: QueuedPodInfo) -> tuple[PluginKey, ...]:
@@ -105,8 +105,8 @@ class QueueingHints:
             return QueueingHint.SKIP  # the pod itself left its node, or another one was updated
         result = QueueingHint.SKIP
         for plugin in plugins:
-            for hint in event.listeners.get(plugin, ()):
-                if not self._helps(hint, waiting.pod, event):
+            for each in event.listeners.get(plugin, ()):
+                if not self._helps(each.hint, waiting.pod, event):
                     continue
                 if plugin[1] in waiting.pending:
                     return QueueingHint.IMMEDIATELY
@@ -122,13 +122,26 @@ class QueueingHints:
         A plugin that has refused many is not asked about each of them: all are tried again.
         """
         change = QueueEvent.of({}, old, new)
-        for (_, plugin), hints in self.listeners(event).items():
+        for (_, plugin), registrations in self.listeners(event).items():
             entries = refused_by.get(plugin, {})
             pods = (entry.reservation.pod for entry in entries.values())
             if len(entries) > MOST_COMPARED or any(
-                pod is None or self._helps(hint, pod, change) for pod in pods for hint in hints
+                pod is None or self._helps(each.hint, pod, change) for pod in pods for each in registrations
             ):
                 return True
+        return False
+
+    def only_users(self, registrations: Sequence[Registration], event: QueueEvent) -> bool:
+        """Return whether an event of a claim concerns only the pods that name it, by all of a plugin's hints.
+
+        A hint that fails counts as a no, as another pod might wait for ever otherwise.
+        """
+        asked = [each.only_users for each in registrations if each.only_users is not None]
+        if len(asked) < len(registrations):
+            return False
+        thing = event.old if event.new is None else event.new
+        with Attempt(partial(self._on_failure, "hint", "", thing.meta)):
+            return all(only_users(event.old, event.new) for only_users in asked)
         return False
 
     def _helps(self, hint: Hint | None, pod: Pod, event: QueueEvent) -> bool:

@@ -1,14 +1,19 @@
-"""Finds the claims that have devices of reservations of others.
+"""Finds the claims that have devices of reservations.
 
-The decisions here never do that, and admission refuses it to other programs where it is installed. All the
-same a claim can have such a device, because the API server does not compare the allocations of claims. So can
-the claim of a pod that was an owner when it got the device.
+The decisions here give such a device only to an owner, and admission refuses it to other programs where it is
+installed. All the same the claim of a stranger can have one, because the API server does not compare the
+allocations of claims. So can the claim of a pod that was an owner when it got the device. In both cases the
+reservation loses its capacity.
+
+An owner that could not be bound keeps the devices that are written to its claims. Its reservation is for that
+owner alone then, as it has no devices for any other one.
 """
 
 from collections.abc import Iterator
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.objects import Objects
+from tidelock.framework.events import Resource
 from tidelock.ledger.capacity.overcommitment import last_in_rank
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.owners.matching import is_owner
@@ -40,6 +45,10 @@ class TakenDevices:
         objects: all claims and slices, and the devices that reservations hold. New allocations are compared
             at the next step.
 
+    Attributes:
+        pending: claims with new allocations.
+        kept: reservations that were found to be for a waiting owner with their devices alone.
+
     """
 
     def __init__(self, ledger: Ledger, cache: Cache, queue: SchedulingQueue, objects: Objects) -> None:
@@ -49,15 +58,70 @@ class TakenDevices:
         self._claims = objects.resource_claims
         self._slices = objects.resource_slices
         self.pending = WorkQueue[Key]()
+        self.kept = WorkQueue[ReservationInfo](lambda entry: entry.key)
         self._unclear: dict[Key, float] = {}  # since when claims of unknown pods wait
         self._claims.on_change(self._allocated)
+        ledger.ownership.owner_with_devices = self.waiting_owner
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether the next step must settle anything."""
+        return bool(self.pending or self.kept or self._ledger.holdings.former_owners)
 
     def settle(self, now: float) -> None:
+        """Take the capacity of reservations whose devices others have, and open those that none keeps."""
+        self._leave_to_former_owners(now)
+        self._lose_to_strangers(now)
+        self._open_to_all_owners()
+
+    def next_due(self) -> float | None:
+        """Return the instant at which the first claim of an unknown pod counts as that of a stranger."""
+        return min(self._unclear.values()) + UNKNOWN_SECONDS if self._unclear else None
+
+    def waiting_owner(self, entry: ReservationInfo, uid: str = "") -> str:
+        """Return the uid of a waiting owner with devices of a reservation in its claims, or an empty text.
+
+        Of several it is the pod with the given uid. A claim that is being deleted gives its devices back.
+        """
+        found: list[str] = []
+        for held in entry.devices:
+            users = [
+                pod.uid
+                for claim in self._claims_with(held.id)
+                if claim.meta.deletion_timestamp is None
+                for pod in self._users(claim)
+                if self._queue.get(pod.uid) is not None and _owns(pod, entry)
+            ]
+            if users and (held.share_id is None or self._exceeds(held.allocated, counted=True)):
+                found += users
+        if found:
+            self.kept.add(entry)
+        return uid if uid in found else next(iter(found), "")
+
+    def _leave_to_former_owners(self, now: float) -> None:
+        """Let reservations wait for capacity again if claims of former owners have their devices.
+
+        The claims count once the pods are bound or have failed to.
+        """
+        former_owners = self._ledger.holdings.former_owners
+        for entry in former_owners.take():
+            claims = [claim for held in entry.devices for claim in self._claims_with(held.id)]
+            in_flight = (self._claims.in_flight.get(claim.key) is not None for claim in claims)
+            if entry.devices and (entry.phase is Phase.BOUND or any(in_flight)):
+                former_owners.add(entry)
+                continue
+            for claim in claims:
+                losers = {} if self._waits_for_pod(claim) else self._losers(claim)
+                if entry in losers:
+                    text = f"device {losers[entry]} is allocated to claim {claim.key}, which is no owner's"
+                    self._ledger.placement.displace(entry, reasons.WAITING, text, now)
+                    break
+
+    def _lose_to_strangers(self, now: float) -> None:
         """Take the capacity of reservations whose devices are allocated to claims of others by now.
 
         Of several with shares of a device, the lowest priority comes first, then the newest.
         """
-        self._settle_former_owners(now)
         for key in self.pending.take():
             claim = self._claims.get(key.name, key.namespace)
             waits = claim is not None and self._waits_for_pod(claim)
@@ -71,37 +135,11 @@ class TakenDevices:
             if claim is not None and any(entry.phase is Phase.BOUND for _, entry in self.by(claim)):
                 self.pending.add(key)  # the reservation gets its devices back if the binding fails
 
-    def next_due(self) -> float | None:
-        """Return the instant at which the first claim of an unknown pod counts as that of a stranger."""
-        return min(self._unclear.values()) + UNKNOWN_SECONDS if self._unclear else None
-
-    def _settle_former_owners(self, now: float) -> None:
-        """Leave devices to the claims of former owners, once these are bound or have failed to."""
-        former_owners = self._ledger.holdings.former_owners
-        for entry in former_owners.take():
-            if entry.devices and (entry.phase is Phase.BOUND or self._is_in_flight(entry)):
-                former_owners.add(entry)
-            elif any(self._is_beside_claims(each.id) for each in entry.devices):
-                self._leave_to_former_owners(entry, now)
-
-    def _is_in_flight(self, entry: ReservationInfo) -> bool:
-        """Return whether a pod that is being bound gets a device of a reservation."""
-        held = {each.id for each in entry.devices}
-        allocations = (allocation for _, allocation in self._claims.in_flight.items())
-        return any(each.id in held for allocation in allocations for each in allocation.devices.results)
-
-    def _is_beside_claims(self, device: DeviceId) -> bool:
-        """Return whether claims have a device that reservations hold."""
-        return sum(self._claims.allocated.users(device)) > len(self._claims.reserved.holders(device))
-
-    def _leave_to_former_owners(self, entry: ReservationInfo, now: float) -> None:
-        """Let a reservation wait for capacity again if the claim of a former owner has one of its devices."""
-        for claim in self._claims.all():
-            losers = {} if self._waits_for_pod(claim) else self._losers(claim)
-            if entry in losers:
-                text = f"device {losers[entry]} is allocated to claim {claim.key}, which is no owner's"
-                self._ledger.placement.displace(entry, reasons.WAITING, text, now)
-                return
+    def _open_to_all_owners(self) -> None:
+        """Announce the reservations with devices that no owner keeps any longer."""
+        for entry in self.kept.take():
+            if entry.reserved and not self.waiting_owner(entry):
+                self._ledger.holdings.announce(entry)
 
     def _waits_for_pod(self, claim: ResourceClaim) -> bool:
         """Return whether a claim has a reserved device for a pod that is not known.
@@ -137,7 +175,7 @@ class TakenDevices:
             for device in claim.allocation.devices.results
             if not device.admin_access
             for entry in self._holders(device, counted=counted)
-            if not any(is_owner(pod, entry.key, entry.reservation.spec) for pod in users)
+            if not any(_owns(pod, entry) for pod in users)
         ]
 
     def _holders(self, device: AllocatedDevice, *, counted: bool) -> Iterator[ReservationInfo]:
@@ -171,11 +209,19 @@ class TakenDevices:
                         return {name: parse_nanos(amount.value) for name, amount in found.capacity.items()}
         return {}
 
+    def _claims_with(self, device: DeviceId) -> Iterator[ResourceClaim]:
+        """Yield the claims that have a device, or a share of it, or will have it."""
+        for key in self._claims.with_device(device):
+            claim = self._claims.get(key.name, key.namespace)
+            if claim is not None:
+                yield claim
+
     def _users(self, claim: ResourceClaim) -> Iterator[Pod]:
-        """Yield the known pods that use a claim, and the pod for which it was created."""
-        uids = {each.uid for each in claim.status.reserved_for}
+        """Yield the known pods that use a claim or wait with it, and the pod for which it was created."""
+        uids = dict.fromkeys(each.uid for each in claim.status.reserved_for)
         if claim.meta.controller is not None:
-            uids.add(claim.meta.controller.uid)
+            uids[claim.meta.controller.uid] = None
+        uids |= dict.fromkeys(self._queue.rejected.users((Resource.RESOURCE_CLAIM, claim.key)))
         for uid in uids:
             placed, waiting = self._cache.get(uid), self._queue.get(uid)
             if placed is not None:
@@ -186,3 +232,7 @@ class TakenDevices:
     def _allocated(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if new is not None and new.allocation is not None and (old is None or old.allocation is None):
             self.pending.add(new.key)
+
+
+def _owns(pod: Pod, entry: ReservationInfo) -> bool:
+    return is_owner(pod, entry.key, entry.reservation.spec)

@@ -7,7 +7,7 @@ import pytest
 from builders import NOW, pod
 from devices import DRIVER, allocated, claiming, device, device_slice, put
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import SKIP, Code, FilterResult, Status
+from tidelock.framework.api import SKIP, Code, FilterResult, PatchKind, Status
 from tidelock.kube.errors import ApiError, Conflict, Forbidden, ServerError
 from tidelock.model.pods import Pod
 from tidelock.plugins.dynamic_resources import claim_writer
@@ -103,6 +103,40 @@ def test_a_write_without_an_answer_is_looked_up(monkeypatch: pytest.MonkeyPatch)
     cluster.api.fails(ServerError("lost", status=504), carried_out=True)
     assert bind(cluster, judged).ok
     assert cluster.api.claims["gpu"]["status"]["reservedFor"][0]["name"] == "p"
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_a_write_under_way_keeps_its_devices_when_the_binding_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, carried_out: bool
+) -> None:
+    """Regression: a preemptor cancelled a binding, and another pod got the devices of a write under way."""
+    cluster = with_devices("d0")
+    cluster.claim()
+    judged = cluster.reserve(wanting("p", "gpu"))
+    cluster.claim("other")
+    answer, patch = asyncio.Event(), cluster.api.patch
+
+    async def slow(path: str, body: Any, *, kind: PatchKind = "merge") -> bytes:
+        if path.endswith("/status"):
+            await answer.wait()
+            if not carried_out:
+                raise Forbidden("not allowed", status=403)
+        return await patch(path, body, kind=kind)
+
+    monkeypatch.setattr(cluster.api, "patch", slow)
+    binding = asyncio.ensure_future(cluster.plugin.pre_bind(judged.state, judged.pod, "node-a"))
+    await asyncio.sleep(0.01)
+    binding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await binding
+    cluster.unreserve(judged)
+    assert cluster.judge(wanting("q", "other")).fitting == set()
+
+    answer.set()
+    await asyncio.sleep(0.01)
+
+    assert ("allocation" in cluster.api.claims["gpu"]["status"]) is carried_out
+    assert cluster.judge(wanting("q", "other")).fitting == (set() if carried_out else {"node-a"})
 
 
 @pytest.mark.parametrize(

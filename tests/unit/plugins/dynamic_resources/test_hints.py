@@ -9,6 +9,7 @@ from devices import allocated, claiming, device_class, device_slice, resource_cl
 from tidelock.framework.events import Action, ClusterEvent, Resource, pod_changes
 from tidelock.model.resource_claims import ResourceClaim
 from unit.plugins.dynamic_resources.cluster import Cluster
+from unit.plugins.hinting import woken_by
 
 WANTING = pod(**claiming("gpu"))
 MINE, OTHERS = resource_claim(), resource_claim("other")
@@ -20,9 +21,7 @@ def helps(event: ClusterEvent, old: Any, new: Any, cluster: Cluster | None = Non
     if cluster is None:
         cluster = Cluster()
         cluster.claim()
-    registered = cluster.plugin.events_to_register()
-    hints = [each.hint for each in registered if each.event.covers(event)]
-    return any(hint is None or hint(WANTING, old, new) for hint in hints)
+    return woken_by(cluster.plugin, WANTING, [event], old, new)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from builders import SCHEDULER, node, pod
+from tidelock.framework.events import NODE_ADD, Registration
 from tidelock.model.api.reservation import Phase
 from tidelock.model.unusable import unusable
 from tidelock.scheduler.core.cycle import AssumedPod
@@ -46,7 +47,7 @@ def test_a_failing_queueing_hint_wakes_its_pod_and_is_reported(
     def fails(*_: Any) -> bool:
         raise LookupError("a hint's bug")
 
-    listeners = {(SCHEDULER, "NodeResourcesFit"): (fails,)}
+    listeners = {(SCHEDULER, "NodeResourcesFit"): (Registration(NODE_ADD, fails),)}
     monkeypatch.setattr(core.queue.hints, "listeners", lambda _event: listeners)
     for _ in range(5):
         core.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
