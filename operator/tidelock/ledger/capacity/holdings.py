@@ -53,6 +53,7 @@ class Holdings:
         changes: changes of held amounts that the pod queue does not know yet.
         visited: names of reservations with occupants that have come or gone.
         former_owners: reservations that may have devices of claims of former owners.
+        kept: reservations with devices that the claims of waiting owners may have.
         sharing: the reservations that pods use.
         timeline: the capacity that is in use for a limited time.
         trials: contexts in which capacity is counted in another way.
@@ -74,6 +75,7 @@ class Holdings:
         self.changes = WorkQueue[HoldingChange](id)
         self.visited = WorkQueue[Key]()
         self.former_owners = WorkQueue[ReservationInfo](id)
+        self.kept = WorkQueue[ReservationInfo](id)
         self.rests: dict[Key, HoldingChange] = {}
         self.timeline = Timeline(columns)
         self.trials = Trials(columns, reserve_pods, reserved_devices)

@@ -134,6 +134,8 @@ class Placement:
             if entry.violation:  # the amounts that other pods took before the claim are still missing
                 entry.reason, entry.message = reasons.VIOLATED, entry.violation
             self.resize(entry, now)
+            if entry.devices:
+                self._holdings.kept.add(entry)
         else:
             text = f"{failure} and {entry.node} has no capacity left"
             self.displace(entry, reasons.INSUFFICIENT_CAPACITY, text, now)

@@ -47,32 +47,36 @@ class TakenDevices:
 
     Attributes:
         pending: claims with new allocations.
-        kept: reservations that were found to be for a waiting owner with their devices alone.
 
     """
 
     def __init__(self, ledger: Ledger, cache: Cache, queue: SchedulingQueue, objects: Objects) -> None:
         self._ledger = ledger
+        self._holdings = ledger.holdings
         self._cache = cache
         self._queue = queue
         self._claims = objects.resource_claims
         self._slices = objects.resource_slices
         self.pending = WorkQueue[Key]()
-        self.kept = WorkQueue[ReservationInfo](lambda entry: entry.key)
         self._unclear: dict[Key, float] = {}  # since when claims of unknown pods wait
         self._claims.on_change(self._allocated)
         ledger.ownership.owner_with_devices = self.waiting_owner
 
     @property
     def unsettled(self) -> bool:
-        """Whether the next step must settle anything."""
-        return bool(self.pending or self.kept or self._ledger.holdings.former_owners)
+        """Whether the next step must compare anything."""
+        return bool(self.pending or self._holdings.former_owners or self._holdings.kept)
 
     def settle(self, now: float) -> None:
-        """Take the capacity of reservations whose devices others have, and open those that none keeps."""
-        self._leave_to_former_owners(now)
-        self._lose_to_strangers(now)
-        self._open_to_all_owners()
+        """Take the capacity of reservations whose devices others have, and open those that no owner keeps."""
+        for entry in self._holdings.former_owners.take():
+            self._leave_to_former_owners(entry, now)
+        for key in self.pending.take():
+            self._lose_to_stranger(key, now)
+        for entry in self._holdings.kept.take():
+            if entry.reserved and not self.waiting_owner(entry):
+                self._holdings.announce(entry)  # it is for all of its owners again
+                self._leave_to_former_owners(entry, now)
 
     def next_due(self) -> float | None:
         """Return the instant at which the first claim of an unknown pod counts as that of a stranger."""
@@ -95,51 +99,42 @@ class TakenDevices:
             if users and (held.share_id is None or self._exceeds(held.allocated, counted=True)):
                 found += users
         if found:
-            self.kept.add(entry)
+            self._holdings.kept.add(entry)
         return uid if uid in found else next(iter(found), "")
 
-    def _leave_to_former_owners(self, now: float) -> None:
-        """Let reservations wait for capacity again if claims of former owners have their devices.
+    def _leave_to_former_owners(self, entry: ReservationInfo, now: float) -> None:
+        """Let a reservation wait for capacity again if the claim of a former owner has one of its devices.
 
-        The claims count once the pods are bound or have failed to.
+        The claims count once all pods with its devices are bound or have failed to.
         """
-        former_owners = self._ledger.holdings.former_owners
-        for entry in former_owners.take():
-            claims = [claim for held in entry.devices for claim in self._claims_with(held.id)]
-            in_flight = (self._claims.in_flight.get(claim.key) is not None for claim in claims)
-            if entry.devices and (entry.phase is Phase.BOUND or any(in_flight)):
-                former_owners.add(entry)
-                continue
-            for claim in claims:
-                losers = {} if self._waits_for_pod(claim) else self._losers(claim)
-                if entry in losers:
-                    text = f"device {losers[entry]} is allocated to claim {claim.key}, which is no owner's"
-                    self._ledger.placement.displace(entry, reasons.WAITING, text, now)
-                    break
+        claims = [claim for held in entry.devices for claim in self._claims_with(held.id)]
+        in_flight = (self._claims.in_flight.get(claim.key) is not None for claim in claims)
+        if entry.devices and (entry.phase is Phase.BOUND or any(in_flight)):
+            self._holdings.former_owners.add(entry)
+            return
+        for claim in claims:
+            losers = {} if self._waits_for_pod(claim) else self._losers(claim)
+            if entry in losers:
+                text = f"device {losers[entry]} is allocated to claim {claim.key}, which is no owner's"
+                self._ledger.placement.displace(entry, reasons.WAITING, text, now)
+                return
 
-    def _lose_to_strangers(self, now: float) -> None:
-        """Take the capacity of reservations whose devices are allocated to claims of others by now.
+    def _lose_to_stranger(self, key: Key, now: float) -> None:
+        """Take the capacity of reservations whose devices are allocated to a claim of others by now.
 
         Of several with shares of a device, the lowest priority comes first, then the newest.
         """
-        for key in self.pending.take():
-            claim = self._claims.get(key.name, key.namespace)
-            waits = claim is not None and self._waits_for_pod(claim)
-            if waits and now < self._unclear.setdefault(key, now) + UNKNOWN_SECONDS:
-                self.pending.add(key)
-                continue
-            self._unclear.pop(key, None)
-            while claim is not None and (losers := self._losers(claim)):
-                entry = last_in_rank(losers)
-                self._ledger.placement.lose_device(entry, losers[entry], key, now)
-            if claim is not None and any(entry.phase is Phase.BOUND for _, entry in self.by(claim)):
-                self.pending.add(key)  # the reservation gets its devices back if the binding fails
-
-    def _open_to_all_owners(self) -> None:
-        """Announce the reservations with devices that no owner keeps any longer."""
-        for entry in self.kept.take():
-            if entry.reserved and not self.waiting_owner(entry):
-                self._ledger.holdings.announce(entry)
+        claim = self._claims.get(key.name, key.namespace)
+        waits = claim is not None and self._waits_for_pod(claim)
+        if waits and now < self._unclear.setdefault(key, now) + UNKNOWN_SECONDS:
+            self.pending.add(key)
+            return
+        self._unclear.pop(key, None)
+        while claim is not None and (losers := self._losers(claim)):
+            entry = last_in_rank(losers)
+            self._ledger.placement.lose_device(entry, losers[entry], key, now)
+        if claim is not None and any(entry.phase is Phase.BOUND for _, entry in self.by(claim)):
+            self.pending.add(key)  # the reservation gets its devices back if the binding fails
 
     def _waits_for_pod(self, claim: ResourceClaim) -> bool:
         """Return whether a claim has a reserved device for a pod that is not known.

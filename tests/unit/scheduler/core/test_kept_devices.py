@@ -45,6 +45,7 @@ class Workload(DeviceCore):
         """Place an owner and let its binding fail after its claims are written."""
         owner = self.owner(name)
         self.write(owner)
+        self.decide()
         self.decider.binding_failed(owner, NOW)
         return owner
 
@@ -199,6 +200,34 @@ def test_the_reservation_is_for_all_owners_again_once_its_device_is_free(end: st
     assert (entry.phase, core.devices_of(other)) == (Phase.BOUND, {"a-0"})
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_pod_that_is_no_longer_an_owner_by_its_labels_keeps_its_device(asked: bool) -> None:
+    core = Workload(devices=2)
+    entry = core.lock()
+    failed = core.fail()
+    core.decide()
+    assert not asked or not core.ledger.ownership.of(pod("web-1", labels=WEB))
+
+    meta = replace(failed.pod.meta, labels={"app": "db"}, resource_version="9")
+    core.event_handlers.pods.upsert(failed.pod, replace(failed.pod, metadata=meta))
+    core.decide()
+
+    assert (entry.phase, held(entry), core.devices_of(failed.pod)) == (Phase.ACTIVE, {"a-1"}, {"a-0"})
+
+
+@pytest.mark.parametrize(("name", "devices"), [("web-0", {"a-0"}), ("web-1", {"a-1"})])
+def test_an_edit_of_the_owners_leaves_the_device_to_the_pod_that_keeps_it(
+    name: str, devices: set[str]
+) -> None:
+    core = Workload(devices=2)
+    entry = core.lock()
+    failed = core.fail()
+
+    core.lock(owners=[{"pod": {"name": name}}], generation=2)
+
+    assert (entry.phase, held(entry), core.devices_of(failed.pod)) == (Phase.ACTIVE, devices, {"a-0"})
+
+
 def test_a_claim_that_is_being_deleted_keeps_nothing() -> None:
     core = Workload(devices=2)
     entry = core.lock()
@@ -232,13 +261,13 @@ def test_a_reservation_that_ends_is_kept_for_no_one() -> None:
     core.fail()
     core.pod("web-1", labels=WEB)
     core.refuse()
-    assert list(core.decider.taken_devices.kept.values()) == [entry]
+    assert list(core.ledger.holdings.kept.values()) == [entry]
 
     core.clock.advance(10)
     core.decide()
 
     assert entry.phase is Phase.EXPIRED
-    assert not core.decider.taken_devices.kept
+    assert not core.ledger.holdings.kept
 
 
 def test_a_stranger_that_names_the_claim_keeps_nothing() -> None:
