@@ -61,12 +61,13 @@ class SharedWorld(World):
     def check(self) -> None:
         """Check the rules about devices alone.
 
-        An owner that waits longer, because of the other allocator, may have written the device of a
-        reservation for its workload to its claim. Another owner then takes the reservation without it.
+        An owner may take its reservation before it is clear whose claim has one of the devices. It gets
+        another device then.
         """
         self.no_device_is_given_twice()
         self.reservations_hold_what_they_ask_for()
         self.the_index_follows_the_records()
+        self.a_reservation_is_for_the_pod_with_its_devices()
 
     # Moves.
 
