@@ -260,7 +260,8 @@ _FORMER_OWNER = (
     [
         (_reservations_are_not_counted, "I1", (_LOCK, _ANOTHER), {}),
         (_reserved_devices_are_not_counted, "I1", _CLAIMING, {}),
-        (_former_owners_are_not_noted, "I1", _FORMER_OWNER, {}),
+        # Owners can be edited until a status reports that the reservation is active.
+        (_former_owners_are_not_noted, "I1", _FORMER_OWNER, {("status", 1): Fault("late", 20.0)}),
         (_reservations_are_forgotten_at_a_start, "I4", (_LOCK, _CRASH), {}),
         (_reservations_do_not_expire, "I5", (_LOCK, _LATER), {}),
         (_deleted_reservations_stay, "I5", (_LOCK, _DELETED), {}),
