@@ -61,8 +61,8 @@ class SharedWorld(World):
     def check(self) -> None:
         """Check the rules about devices alone.
 
-        An owner may take its reservation before it is clear whose claim has one of the devices. It gets
-        another device then.
+        An owner may take its reservation while a claim of a pod that is not known has one of the devices. It
+        gets another device then.
         """
         self.no_device_is_given_twice()
         self.reservations_hold_what_they_ask_for()
