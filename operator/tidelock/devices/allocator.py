@@ -123,9 +123,11 @@ class DeviceAllocator:
             if claim.claim.spec.devices.constraints:
                 return None
             for request in claim.requests:
-                wanted = request.alternatives[0]
+                wanted, *others = request.alternatives
                 if not wanted.plain or wanted.wanted.count > MOST_RESULTS - len(found):
                     return None
+                if any(each.wanted.allocation_mode == ALL_DEVICES for each in others):
+                    return None  # its devices must be known, even if the first alternative gets some
                 found += self._first_free(wanted, devices, taken)
                 count += wanted.wanted.count
                 if len(taken) < count:

@@ -363,3 +363,11 @@ def test_long_expressions_are_compiled_one_by_one_over_several_attempts() -> Non
     solution, _ = allocator.allocate(prepared, devices)
     assert solution is not None
     assert compiled == ["short", *long, "last"]
+
+
+def test_an_alternative_for_all_devices_needs_complete_pools_even_if_the_first_one_gets_some() -> None:
+    """Guard against a claim that got a device here, and that kube-scheduler refuses at the time."""
+    wanted = resource_claim("c", request("r", wanting(), wanting_all()))
+    assert names([device_slice("s", "d0", pool="a")], wanted) == ["d0"]
+    with pytest.raises(AllocationError, match="request b: asks for all devices"):
+        names([device_slice("s", "d0", pool="a", slices=2)], wanted)
