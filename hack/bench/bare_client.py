@@ -5,8 +5,9 @@ import time
 from datetime import UTC, datetime
 
 from bench.audit import read_all
+from bench.nodes import Json
 from bench.pods import add_pods, clear_pods
-from bench.scenarios import Json, Scenario, node_name
+from bench.scenarios import Scenario, node_name
 from bench.world import NAMESPACE, each
 from tidelock.kube.client import EVENTS, PODS, KubeClient
 from tidelock.kube.events import Event, ObjectReference

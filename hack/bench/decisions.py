@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import msgspec
 
-from bench.scenarios import Json, anti_affinity_pod, node_name, plain_node, plain_pod, pod_object, spread_pod
+from bench.nodes import Json
+from bench.scenarios import anti_affinity_pod, node_name, plain_node, plain_pod, pod_object, spread_pod
 from tidelock.cluster.usage.measurements import at_once
 from tidelock.framework.config import default_configuration
 from tidelock.framework.profile import Enabled

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from bench.audit import read_all
-from bench.scenarios import Json
+from bench.nodes import Json
 from bench.world import NAMESPACE, each
 from tidelock.kube.client import KubeClient
 from tidelock.scheduler.informers.informers import OTHERS

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from bench.command import add_counts, add_json, is_quick, play_alone
 from bench.device_claims import CLASSES, SLICES
+from bench.nodes import Json
 from bench.pods import pod_name
-from bench.scenarios import BOUND, Json, Scenario, node_name, plain_node, plain_pod
+from bench.scenarios import BOUND, Scenario, node_name, plain_node, plain_pod
 from bench.throughput import run
 from tidelock.plugins.dynamic_resources.plugin import DynamicResources
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.decisions import NAMESPACE, SCHEDULER
-from bench.scenarios import Json, pod_object
+from bench.nodes import Json
+from bench.scenarios import pod_object
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -12,7 +12,8 @@ from bench.extreme_objects import (
     requesting,
     resource_names,
 )
-from bench.scenarios import Json, node_name
+from bench.nodes import Json
+from bench.scenarios import node_name
 
 
 def unknown_resources(names: int, _nodes: int) -> Iterator[Thing]:

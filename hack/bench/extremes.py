@@ -33,7 +33,8 @@ from bench.extreme_pods import (
     tolerations,
     unknown_resources,
 )
-from bench.scenarios import Json, node_name
+from bench.nodes import Json
+from bench.scenarios import node_name
 from tidelock.model.api.owners import MOST_CONDITIONS
 from tidelock.model.api.reservation import MOST_MEMBERS
 from tidelock.model.pod_limits import (

@@ -14,8 +14,9 @@ import msgspec
 from bench.command import add_json
 from bench.decisions import Stopped
 from bench.figures import Figure, percentile, table
+from bench.nodes import Json
 from bench.record import Record
-from bench.scenarios import Json, node_name, plain_node
+from bench.scenarios import node_name, plain_node
 from tidelock.framework.config import default_configuration
 from tidelock.model.instants import format_instant
 from tidelock.model.nodes import decode_node

@@ -6,7 +6,8 @@ import msgspec
 
 from bench.audit import read_all
 from bench.device_claims import CLAIMS, CLASSES, SLICES, add_claims, release_claims
-from bench.scenarios import HIGH, LOW, Json, Scenario, gated_pod, node_name, pod_object
+from bench.nodes import Json
+from bench.scenarios import HIGH, LOW, Scenario, gated_pod, node_name, pod_object
 from bench.world import BACKGROUND, NAMESPACE, each
 from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, ApiResource, KubeClient
 

@@ -35,8 +35,9 @@ from bench.decisions import (
     pods,
 )
 from bench.figures import Figure, table
+from bench.nodes import Json
 from bench.record import Record
-from bench.scenarios import Json, node_name, plain_node, plain_pod, pod_object
+from bench.scenarios import node_name, plain_node, plain_pod, pod_object
 from devcluster.output import say
 from tidelock.framework.config import default_configuration
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, ApiResource, KubeClient

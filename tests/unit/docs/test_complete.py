@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from documents import ROOT
-from tidelock.cli import check, installation_checks, state_checks
 from tidelock.client.advice import ADVICE
 
 DOCS = ROOT / "docs"
@@ -43,8 +42,8 @@ def test_troubleshooting_has_each_reason_that_is_a_symptom(reason: str) -> None:
 def test_troubleshooting_has_each_row_of_the_check() -> None:
     """A row's name is the first argument of its finding, or of the call that looks for it."""
     rows = set()
-    for module in (check, installation_checks, state_checks):
-        for node in ast.walk(ast.parse(Path(module.__file__).read_text())):
+    for name in ("check", "installation", "installation_checks", "state_checks"):
+        for node in ast.walk(ast.parse((OPERATOR / "cli" / f"{name}.py").read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
                 first = node.args[0]
                 if node.func.id in {"CheckFinding", "_looked"} and isinstance(first, ast.Constant):
