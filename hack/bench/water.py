@@ -6,8 +6,8 @@ A world is two pools of nodes without machines, which have the same Deployments 
 has the default profile, which goes by requests, the other one the profile that a user gets. Several worlds
 are played at once. An exporter reports the use of pods and nodes to a real Prometheus. `tidelock run` reads
 it, and places the pods that replace those at the end of their life. Five minutes of the load take some
-seconds. At the end the simulator places the same pods, in the order and at the times in which they were bound
-and deleted, with the times of these measurements. The nodes' use in the first world is drawn.
+seconds. At the end the simulator places the same pods, in the order and at the times in which they were
+created and deleted, with the times of these measurements. The nodes' use in the first world is drawn.
 """
 
 import argparse
@@ -45,7 +45,7 @@ from devcluster import Cluster, start_cluster
 from devcluster.identity import operator_kubeconfig
 from devcluster.output import say
 from devcluster.prometheus import PrometheusServer
-from replay.exporter import SECONDS, SETTLED_POD_CPU, Exporter, exporting
+from replay.exporter import NODE_CPU, SECONDS, SETTLED_POD_CPU, Exporter, exporting
 from replay.manifests import REFRESH, configuration, water_level_manifest
 from replay.picture import draw
 from replay.playing import AtStep, Course, play, watching
@@ -127,7 +127,9 @@ def _replicas(world: SimulatedWorld) -> list[int]:
 async def _staged(pool: Pool, url: str) -> None:
     """Create a pool, still empty and not measured, with its WaterLevel."""
     await pool.furnish()
-    manifest = water_level_manifest(pool.name, pool.selector, url, SETTLED_POD_CPU)
+    queries = {"nodeCPU": NODE_CPU, "podCPU": SETTLED_POD_CPU}
+    source = {"prometheus": {"address": url, "queries": queries}}
+    manifest = water_level_manifest(pool.name, pool.selector, url, source=source)
     await pool.client.create(WATERLEVELS.collection(), manifest)
 
 

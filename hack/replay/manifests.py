@@ -35,11 +35,9 @@ def configuration(policies: Mapping[str, SimulatedPolicy]) -> str:
     return yaml.safe_dump(document)
 
 
-def water_level_manifest(
-    name: str, selector: Mapping[str, str], url: str, pod_cpu: str = POD_CPU, **spec: object
-) -> Manifest:
+def water_level_manifest(name: str, selector: Mapping[str, str], url: str, **spec: object) -> Manifest:
     """Return a WaterLevel of the nodes with these labels, which reads a Prometheus every few seconds."""
-    queries = {"nodeCPU": NODE_CPU, "podCPU": pod_cpu}
+    queries = {"nodeCPU": NODE_CPU, "podCPU": POD_CPU}
     defaults = {
         "nodeSelector": {"matchLabels": dict(selector)},
         "source": {"prometheus": {"address": url, "queries": queries}},

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
+from operator import attrgetter
 from random import Random
 
 import numpy as np
@@ -22,28 +23,30 @@ from tidelock.simulation.world import Floats
 
 @dataclass
 class Stay:
-    """The life of a pod on its node, in seconds of the epoch. The end is infinite while the pod is there."""
+    """The life of a bound pod, in seconds of the epoch. The end is infinite while the pod is there."""
 
     workload: int
     row: int
-    bound: float
+    created: float
     ended: float = inf
 
 
 @dataclass
 class Stays:
-    """The stays of a pool's pods by their names, in the order of the bindings, as a watch reports them."""
+    """The stays of a pool's pods by their names, as a watch reports them."""
 
     pool: Pool
     of: dict[str, Stay] = field(default_factory=dict)
+    _created: dict[str, float] = field(default_factory=dict)
 
     def upsert(self, old: Pod | None, new: Pod) -> None:
-        """Note the time at which a pod was bound."""
+        """Note when a pod was created, and its node."""
         del old
         name = new.meta.name
+        created = self._created.setdefault(name, time.time())
         if new.node_name and name not in self.of:
             workload, row = self.pool.workload_of(new.meta.labels), self.pool.row_of(new.node_name)
-            self.of[name] = Stay(workload, row, time.time())
+            self.of[name] = Stay(workload, row, created)
 
     def remove(self, last: Pod) -> None:
         """Note the time at which a pod was deleted, if it had been bound."""
@@ -112,21 +115,22 @@ class Course:
         return round((self.ended - self.began) / (len(self.cpu) - 1), 1)
 
     def recorded(self, lead: int = 0) -> RecordedWorld:
-        """Return a world of the pods in the order and at the times in which they were bound and deleted.
+        """Return a world of the pods at the times at which they were created and deleted.
 
-        The world begins some steps before the first step. Pods that were bound still earlier come at its
-        beginning, in their order. Nothing is used before the first step.
+        A decision follows a creation within milliseconds. A binding is reported later, when the scheduler has
+        already seen other deletions. The world begins some steps before the first step. Pods that were there
+        still earlier come at its beginning, in their order. Nothing is used before the first step.
         """
         world, steps, seconds = self.pool.world, len(self.cpu), self.seconds
         start = self.began - lead * seconds
-        stays = [stay for stay in self.stays.of.values() if stay.bound < self.ended + seconds]
+        stays = sorted(self.stays.of.values(), key=attrgetter("created"))
         workload, row = np.array([(stay.workload, stay.row) for stay in stays], np.intp).T
-        bound, ended = np.array([(max(stay.bound - start, 0.0), stay.ended - start) for stay in stays]).T
+        created, ended = np.array([(max(stay.created - start, 0.0), stay.ended - start) for stay in stays]).T
         lived = replace(
             world,
             workload=workload,
-            arrives=bound,
-            lives=ended - bound,
+            arrives=created,
+            lives=ended - created,
             cpu=np.pad(loads(world)[workload, :steps], ((0, 0), (lead, 0))).astype(np.float32),
             memory=memory_use(world)[workload],
             step=seconds,

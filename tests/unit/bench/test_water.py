@@ -34,10 +34,10 @@ def played(policy: str, *, row: int | None = None) -> Course:
     stays = Stays(pool)
     for number in np.argsort(run.bound, kind="stable").tolist():
         if np.isfinite(run.bound[number]):
-            bound = BEGAN + float(run.bound[number])
+            created = BEGAN + float(quick.arrives[number])
             on = int(run.node[number]) if row is None else row
-            ended = bound + float(quick.lives[number])
-            stays.of[f"pod-{number}"] = Stay(int(quick.workload[number]), on, bound, ended)
+            ended = BEGAN + float(run.bound[number] + quick.lives[number])
+            stays.of[f"pod-{number}"] = Stay(int(quick.workload[number]), on, created, ended)
     course = Course(stays, cpu=list(run.cpu), pending=run.pending.tolist())
     course.began, course.ended = BEGAN, BEGAN + (STEPS - 1) * SECONDS_A_STEP
     return course

@@ -43,10 +43,13 @@ def course(now: list[float]) -> Course:
     stays = Stays(Pool(PatchApi(), world, "pool"))
     made = Course(stays)
     now[0] = 993.0
-    stays.upsert(None, pod("web-1", "web", "pool-a"))
+    stays.upsert(None, pod("web-1", "web"))
     stays.upsert(None, pod("web-0", "web"))
     now[0] = 994.0
+    stays.upsert(None, pod("db-1", "db"))
     stays.upsert(pod("db-1", "db"), pod("db-1", "db", "pool-a"))
+    now[0] = 995.0
+    stays.upsert(pod("web-1", "web"), pod("web-1", "web", "pool-a"))
     for step in range(4):
         now[0] = 1000.0 + 4.01 * step
         placement = Placement(("db-1", "web-1", "web-0"), np.array([1, 0, 0]), np.array([0, 0, NOT_PLACED]))
