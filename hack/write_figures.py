@@ -45,7 +45,8 @@ class FigureError(Exception):
 def number(value: float) -> str:
     """Return a value with three significant digits. A whole number has all of its digits."""
     whole = value == round(value)
-    decimals = 0 if whole else max(_DIGITS - 1 - floor(log10(abs(value))), 0)
+    rounded = float(f"{value:.{_DIGITS}g}")  # 9.998 has a digit more when it is rounded
+    decimals = 0 if whole else max(_DIGITS - 1 - floor(log10(abs(rounded))), 0)
     return f"{value:,.{decimals}f}"
 
 

@@ -121,17 +121,17 @@ class Contest:
         """The figures of each way, and of all claimants."""
         everybody = [each for seconds in self.seconds.values() for each in seconds]
         return {way.value: _figures(self.seconds[way], self.winners[way]) for way in Way} | {
-            "all": _figures(everybody, sum(self.winners.values()))
+            "all": _figures(everybody, sum(self.winners.values()), headline=True)
         }
 
 
-def _figures(seconds: Sequence[float], winners: int) -> list[Figure]:
+def _figures(seconds: Sequence[float], winners: int, *, headline: bool = False) -> list[Figure]:
     return [
         Figure.once("claims", "", len(seconds)),
-        Figure.once("got capacity", "", winners, more_is_better=True, headline=True),
+        Figure.once("got capacity", "", winners, more_is_better=True, headline=headline),
         *(
             Figure.once(
-                f"first answer, p{percent}", "ms", percentile(seconds, percent) * _MILLI, headline=True
+                f"first answer, p{percent}", "ms", percentile(seconds, percent) * _MILLI, headline=headline
             )
             for percent in (50, 99)
             if seconds

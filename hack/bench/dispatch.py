@@ -105,7 +105,7 @@ class Tally:
         ]
         return [
             Figure.once("sent", "jobs", self.sent),
-            Figure.once("found no capacity", "%", _PERCENT * _share(self), headline=True),
+            Figure.once("found no capacity", "%", _PERCENT * _share(self)),
             *waits,
             Figure.once("GPUs in use", "%", _PERCENT * self.used),
             Figure.once("GPUs held", "%", _PERCENT * self.held),
@@ -440,6 +440,13 @@ def main(arguments: Sequence[str]) -> int:
         key = f"{setting.nodes}-nodes-{setting.load * _PERCENT:.0f}"
         record.add(without.figures, subject, "without reservations", key)
         record.add(having.figures, subject, "with reservations", key)
+    for name, tallies in (
+        ("without reservations", [each.without for each in played]),
+        ("with reservations", [each.having for each in played]),
+    ):
+        share = sum(each.stranded for each in tallies) / sum(each.sent for each in tallies)
+        stranded = Figure.once("found no capacity", "%", _PERCENT * share, headline=True)
+        record.add([stranded], "all clusters and loads", name, "all")
     record.write(options.json)
     if options.plot:
         plot(played, options.members, options.plot)
