@@ -30,6 +30,7 @@ from tidelock.logs import configure_logs
 from tidelock.plugins.registry import read_configuration_file
 from tidelock.running import background, end_within, until
 from tidelock.settings import Settings
+from tidelock.tokens import read_token
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,8 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     """
     logger.debug("configured", extra={"settings": settings})
     configuration = _configuration(settings)
+    if settings.metrics_token_file:
+        read_token(Path(settings.metrics_token_file))  # to report a wrong file before anything else begins
     connection = load_connection(settings.kubeconfig or None)
     clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
     agent = f"tidelock/{__version__}"

@@ -11,14 +11,10 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from tidelock.accepting import ServingError
 from tidelock.listening import Handler, Limits, bounded, listening
+from tidelock.tokens import TokenError, read_token
 
 logger = logging.getLogger(__name__)
-
-
-class TokenError(ServingError):
-    """The token for scrapes can't be read from its file."""
 
 
 class MetricsToken:
@@ -27,7 +23,7 @@ class MetricsToken:
     def __init__(self, path: Path) -> None:
         """Take the file, or raise TokenError if it holds no token now."""
         self._path = path
-        self._read()
+        read_token(path)
 
     def guard(self, handler: Handler) -> Handler:
         """Return a handler that answers only requests with the token."""
@@ -48,18 +44,9 @@ class MetricsToken:
     async def _shown_by(self, request: web.Request) -> bool:
         """Return whether a request has the token, in a time that leaks nothing, or raise TokenError."""
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-        token = await asyncio.to_thread(self._read)
+        token = await asyncio.to_thread(read_token, self._path)
         shown = credentials.strip().encode(errors="surrogateescape")
         return hmac.compare_digest(shown, token) and scheme.lower() == "bearer"
-
-    def _read(self) -> bytes:
-        try:
-            token = self._path.read_bytes().strip()
-        except OSError as error:
-            raise TokenError(f"metrics token file {self._path}: {error.strerror or error}") from error
-        if not token:
-            raise TokenError(f"metrics token file {self._path}: is empty, expected a token")
-        return token
 
 
 def _verbose(details: Mapping[str, str], *, passed: bool) -> str:

@@ -25,6 +25,9 @@ _T = TypeVar("_T")
 
 _BEAT = 0.5  # seconds between two signs of life of the event loop
 
+# Seconds for the tasks of the thread to end.
+_LAST_TURNS = 1.0
+
 
 class LeaseThread(Leadership):
     """Leads while the thread has the Lease.
@@ -55,6 +58,7 @@ class LeaseThread(Leadership):
             yield
         finally:
             await self._in_thread(opened.aclose())
+            await self._in_thread(_end_tasks())
             self._loop.call_soon_threadsafe(self._loop.stop)
             await asyncio.to_thread(thread.join)
             self._loop.close()
@@ -127,3 +131,10 @@ class LeaseThread(Leadership):
     async def _in_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the thread, and cancel it when this call is cancelled."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+async def _end_tasks() -> None:
+    """Let the cancelled tasks of the thread end, such as the wait for the Lease."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left, timeout=_LAST_TURNS)

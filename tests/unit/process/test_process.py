@@ -16,6 +16,7 @@ from tidelock import process
 from tidelock.accepting import ListenError
 from tidelock.handlers import supervision
 from tidelock.settings import Settings
+from unit.kube.kubeconfigs import write_kubeconfig
 from unit.process.empty_server import EmptyServer, empty_server
 
 PATIENCE = 60.0
@@ -30,19 +31,19 @@ def _without_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervision, "running", running)
 
 
-async def test_a_port_in_use_ends_the_process(tmp_path: Path) -> None:
-    async with empty_server(tmp_path / "kubeconfig"):
-        with socket.socket() as taken:
-            taken.bind((HOST, 0))
-            taken.listen()
-            settings = Settings(
-                kubeconfig=str(tmp_path / "kubeconfig"),
-                listen=HOST,
-                port=taken.getsockname()[1],
-                leader_elect=False,
-            )
-            with pytest.raises(ListenError, match="--port"):
-                await asyncio.wait_for(process.operate(settings, asyncio.Event()), PATIENCE)
+@pytest.mark.parametrize("leader_elect", [False, True])
+async def test_a_port_in_use_ends_the_process(
+    leader_elect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_SERVING_SECONDS", 0.1)
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {})  # which nothing answers
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        settings = Settings(kubeconfig=str(kubeconfig), listen=HOST, port=port, leader_elect=leader_elect)
+        with pytest.raises(ListenError, match="--port"):
+            await asyncio.wait_for(process.operate(settings, asyncio.Event()), PATIENCE)
 
 
 @pytest.mark.parametrize("begun", [True, False])

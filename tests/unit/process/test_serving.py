@@ -7,7 +7,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from tidelock.accepting import ListenError
-from tidelock.serving import MetricsToken, TokenError, serve
+from tidelock.serving import MetricsToken, serve
+from tidelock.tokens import TokenError
 
 LOOPBACK = "127.0.0.1"
 
