@@ -17,8 +17,8 @@ from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.sets.groups import GroupKey
 from unit.ledger import states
 from unit.ledger.ledger import LedgerScene
-from unit.scheduler.controllers.test_groups import group
 from unit.scheduler.gang import Gang
+from unit.scheduler.grouped import group
 from unit.scheduler.machinery import Core
 from unit.scheduler.scheduled import schedule
 
