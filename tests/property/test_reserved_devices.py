@@ -315,8 +315,10 @@ class World:
     def a_reservation_is_for_the_pod_with_its_devices(self) -> None:
         """Check that no pod has the devices of a reservation but its owner in binding, or owners that wait.
 
-        The pods that use a reusable reservation on its node have its devices, too.
+        The pods that use a reusable reservation on its node have its devices, too. So have former owners that
+        were bound, until the next decision.
         """
+        former_owners = self.core.ledger.holdings.former_owners.values()
         for entry in self.core.ledger.entries.values():
             users = {
                 name
@@ -325,6 +327,8 @@ class World:
                 if kind == "claim" and name in self.pods
             }
             if entry.reservation.reusable or entry.phase not in (Phase.ACTIVE, Phase.BOUND):
+                continue
+            if entry in former_owners:
                 continue
             if entry.phase is Phase.BOUND:
                 assert entry.bound_pod is not None
