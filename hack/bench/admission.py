@@ -77,8 +77,10 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
                 ]
                 print(f"{name}\n{table(figures)}")
                 record.add(figures, name)
-    print(f"{options.nodes} nodes, each with a lock; half of the bindings would eat locked room.")
-    print(f"{wrong} reviews were answered wrongly." if wrong else "Every review was answered as the room is.")
+    print(
+        f"{options.nodes} nodes, each with a reservation; half of the bindings would take reserved capacity."
+    )
+    print(f"{wrong} reviews were answered wrongly." if wrong else "Every review was answered rightly.")
     record.faults = [f"{wrong} wrong answers"] if wrong else []
     record.write(options.json)
     return 1 if wrong else 0

@@ -31,7 +31,7 @@ class Claims:
     """The observed results of claimants, by their names, since the last `clear`.
 
     Attributes:
-        room: number of claimants that fit on a node.
+        capacity: number of claimants that fit on a node.
         begun: when each claim was sent, as of `time.perf_counter`.
         answered: when each claimant first got capacity or a refusal.
         won: the node that each claimant got.
@@ -40,7 +40,7 @@ class Claims:
 
     """
 
-    room: int
+    capacity: int
     begun: dict[str, float] = field(default_factory=dict)
     answered: dict[str, float] = field(default_factory=dict)
     won: dict[str, str] = field(default_factory=dict)
@@ -94,15 +94,15 @@ class Claims:
         if self.won.setdefault(name, node) != node:
             self.faults.append(f"{name} was given {self.won[name]} and then {node}")
         taken = Counter(self.won.values())[node]
-        if taken > self.room:
-            self.faults.append(f"{node} was given to {taken} claimants and has room for {self.room}")
+        if taken > self.capacity:
+            self.faults.append(f"{node} was given to {taken} claimants and has capacity for {self.capacity}")
         self._changed.set()
 
 
 @asynccontextmanager
-async def claims(client: KubeClient, namespace: str, room: int) -> AsyncIterator[Claims]:
-    """Watch claimants while the context lasts. `room` is the number of them that fit on a node."""
-    seen = Claims(room)
+async def claims(client: KubeClient, namespace: str, capacity: int) -> AsyncIterator[Claims]:
+    """Watch claimants while the context lasts. `capacity` is the number of them that fit on a node."""
+    seen = Claims(capacity)
     async with AsyncExitStack() as watches:
         for resource, take in ((PODS, seen.take_pod), (RESERVATIONS, seen.take_reservation)):
             await watches.enter_async_context(following(client, resource.collection(namespace), take))

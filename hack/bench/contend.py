@@ -51,7 +51,7 @@ class Contest:
     Attributes:
         claimants: claimants of a round, a quarter in each way.
         nodes: nodes of a round.
-        room: number of claimants that fit on a node.
+        capacity: number of claimants that fit on a node.
         seconds: from each claim to its first answer, by way.
         winners: number of claimants that got capacity, by way.
         unreviewed: bindings that were refused because no review came in time.
@@ -61,7 +61,7 @@ class Contest:
 
     claimants: int
     nodes: int
-    room: int
+    capacity: int
     seconds: dict[Way, list[float]] = field(default_factory=lambda: {way: [] for way in Way})
     winners: dict[Way, int] = field(default_factory=lambda: dict.fromkeys(Way, 0))
     unreviewed: int = 0
@@ -69,7 +69,7 @@ class Contest:
 
     async def play(self, client: KubeClient, rounds: int) -> None:
         """Run so many rounds and add up their results."""
-        async with claims(client, NAMESPACE, self.room) as seen:
+        async with claims(client, NAMESPACE, self.capacity) as seen:
             for number in range(rounds):
                 await self._round(client, seen, number)
             self.faults += seen.faults
@@ -78,7 +78,7 @@ class Contest:
     async def _round(self, client: KubeClient, seen: Claims, number: int) -> None:
         label = {_LABEL: f"round-{number:03}"}
         nodes = [f"round-{number:03}-{each}" for each in range(self.nodes)]
-        await put_nodes(client, (_node(name, label, self.room) for name in nodes))
+        await put_nodes(client, (_node(name, label, self.capacity) for name in nodes))
         claimants = self._claimants(number, label, nodes)
         await each(lambda claimant: claimant.prepare(client, NAMESPACE), claimants)
         try:
@@ -87,7 +87,7 @@ class Contest:
                 await seen.until(lambda: self._decided(seen))
         except TimeoutError:
             self.faults.append(
-                f"round {number}: room for {self.nodes * self.room}, {len(seen.won)} got some and "
+                f"round {number}: capacity for {self.nodes * self.capacity}, {len(seen.won)} got some and "
                 f"{len(claimants) - len(seen.answered)} no answer"
             )
         self.faults += await audit_pods(client, beside_reservations=True)
@@ -103,7 +103,7 @@ class Contest:
             await client.delete(NODES.item(name))
 
     def _decided(self, seen: Claims) -> bool:
-        return len(seen.answered) >= len(seen.begun) and len(seen.won) >= self.nodes * self.room
+        return len(seen.answered) >= len(seen.begun) and len(seen.won) >= self.nodes * self.capacity
 
     def _claimants(self, number: int, label: dict[str, str], nodes: Sequence[str]) -> list[Claimant]:
         """Return the claimants of a round in random order, which is the same in each run."""
@@ -140,8 +140,8 @@ def _figures(seconds: Sequence[float], winners: int, *, headline: bool = False) 
     ]
 
 
-def _node(name: str, labels: dict[str, str], room: int) -> dict[str, Any]:
-    return ready_node(name, {"cpu": str(room), "memory": "16Gi", "pods": "110"}, labels)
+def _node(name: str, labels: dict[str, str], capacity: int) -> dict[str, Any]:
+    return ready_node(name, {"cpu": str(capacity), "memory": "16Gi", "pods": "110"}, labels)
 
 
 async def _authority(client: KubeClient) -> bytes:
@@ -190,7 +190,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     serving = ("--extender", f"--extender-clients={keys.authority}", "--admission", f"--tls-port={port}")
     names = f"--tls-names={','.join(NAMES)}"
     ours = replace(ours, command=(*ours.command, *serving, names))
-    contest = Contest(options.claimants, options.nodes, options.room)
+    contest = Contest(options.claimants, options.nodes, options.capacity)
     async with admin(cluster) as client:
         await client.create(WEBHOOKS.collection(), webhook_configuration(cluster, port))
         await asyncio.to_thread(ours.start)
@@ -203,10 +203,11 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         await asyncio.to_thread(peer.start)
         say(f"{options.rounds} rounds.")
         await contest.play(client, options.rounds)
-    room = options.nodes * options.room
+    places = options.nodes * options.capacity
     print(
-        f"{options.rounds} rounds, {options.claimants} claimants for {room} places on {options.nodes} nodes; "
-        "from the claim to the first answer, room or refusal, as an independent watch sees it; "
+        f"{options.rounds} rounds, {options.claimants} claimants for {places} places "
+        f"on {options.nodes} nodes; from the claim to the first answer, capacity or refusal, "
+        "as an independent watch sees it; "
         f"{contest.unreviewed} bindings were refused unreviewed."
     )
     for way, figures in contest.figures.items():
@@ -214,7 +215,9 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         record.add(figures, way)
     record.faults = contest.faults
     record.write(options.json)
-    print("\n".join(contest.faults) or "In every round as many got room as fit, and no node had too much.")
+    print(
+        "\n".join(contest.faults) or "In every round as many got capacity as fit, and no node had too much."
+    )
     return 1 if contest.faults else 0
 
 
@@ -228,7 +231,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         ("rounds", 100, 5, "rounds"),
         ("claimants", 200, 200, "claimants of a round, a quarter in each way"),
         ("nodes", 5, 5, "nodes of a round"),
-        ("room", 4, 4, "number of claimants that fit on a node"),
+        ("capacity", 4, 4, "number of claimants that fit on a node"),
     )
     add_counts(parser, counts, quick=quick)
     add_json(parser, arguments)

@@ -21,7 +21,7 @@ def test_exactly_as_many_claimants_as_fit_get_capacity(private_cluster: LocalClu
     (port,) = free_ports(1)
     api = Api(private_cluster.kubeconfig)
     api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    contest = Contest(claimants=40, nodes=3, room=3)
+    contest = Contest(claimants=40, nodes=3, capacity=3)
 
     async def play() -> None:
         async with admin(private_cluster) as client:

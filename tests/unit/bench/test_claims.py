@@ -4,8 +4,8 @@ from typing import Any
 from bench.claims import Claimant, Claims, Way
 
 
-def witness(*names: str, room: int = 1) -> Claims:
-    return Claims(room, begun=dict.fromkeys(names, 0.0))
+def witness(*names: str, capacity: int = 1) -> Claims:
+    return Claims(capacity, begun=dict.fromkeys(names, 0.0))
 
 
 def pod(name: str, node: str = "", refused: bool = False, event: str = "MODIFIED") -> bytes:
@@ -43,12 +43,12 @@ def test_a_reservation_that_is_not_processed_has_no_answer() -> None:
 
 
 def test_a_node_with_more_claimants_than_fit_is_a_fault() -> None:
-    seen = witness("a", "b", "c", room=2)
+    seen = witness("a", "b", "c", capacity=2)
     for name in ("a", "b"):
         seen.take_pod(pod(name, node="n"), 1.0)
     assert seen.faults == []
     seen.take_reservation(reservation("c", "True", "Admitted", "n"), 2.0)
-    assert seen.faults == ["n was given to 3 claimants and has room for 2"]
+    assert seen.faults == ["n was given to 3 claimants and has capacity for 2"]
 
 
 def test_capacity_that_is_given_and_taken_back_is_a_fault() -> None:
