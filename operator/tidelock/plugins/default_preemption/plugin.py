@@ -49,7 +49,7 @@ from tidelock.framework.whatif import (
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pod_limits import looks_around
 from tidelock.model.pods import PREEMPTED_CONDITION, Pod
-from tidelock.plugins.default_preemption.pod_victims import Disruption, PodVictim, PodVictims, pods_of
+from tidelock.plugins.default_preemption.pod_victims import PodVictim, PodVictims, VictimGrouping, pods_of
 from tidelock.plugins.default_preemption.trial import NO_VICTIMS, Matrix, PotentialVictims, Trial
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
@@ -126,7 +126,7 @@ class DefaultPreemption(PostFilter):
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         self._residents = PodsByImportance(handle.cache)
-        self._disruption = Disruption(handle.cache, handle.objects.pod_groups)
+        self._grouping = VictimGrouping(handle.cache, handle.objects.pod_groups)
         self._reached: dict[str, int] = {}
         self._budgeted: dict[str, tuple[object, list[bool]]] = {}
         self._percentage = read.min_candidate_nodes_percentage
@@ -176,7 +176,7 @@ class DefaultPreemption(PostFilter):
     def _has_nothing_below(self, priority: int) -> bool:
         """Return whether no pod and no reservation has a lower priority."""
         lowest = min(self._residents.lowest, self.handle.reservations.lowest_priority())
-        return priority <= lowest and not self._disruption.reaches_below(priority)
+        return priority <= lowest and not self._grouping.reaches_below(priority)
 
     def _advised(self, candidates: Mapping[str, Victims], error: str) -> PostFilterResult:
         """Choose among the candidates that extenders have left."""
@@ -188,7 +188,7 @@ class DefaultPreemption(PostFilter):
             here = {entry.uid for entry in self.handle.reservations.held_on(node_name)}
             placed = (cache.get(each.pod.uid) for each in victims.pods)
             there = (each for each in placed if each is not None and each.node_name == node_name)
-            pods = self._disruption.completed(there)
+            pods = self._grouping.completed(there)
             reservations = tuple(entry for entry in victims.reservations if entry.uid in here)
             if pods or reservations:  # else they have gone meanwhile, which wakes the pod
                 left[node_name] = replace(victims, pods=pods, reservations=reservations)
@@ -207,7 +207,7 @@ class DefaultPreemption(PostFilter):
         if row is None or not _resolvable(state, pod, snapshot, filter_result, row):
             return ""
         going = any(
-            self._disruption.priority(placed.pod) < pod.spec.priority
+            self._grouping.priority(placed.pod) < pod.spec.priority
             and (placed.pod.uid in cache.evicting or _is_preempted(placed.pod))
             for placed in cache.pods_on(node_name)
         )
@@ -269,7 +269,7 @@ class DefaultPreemption(PostFilter):
         self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None
     ) -> PotentialVictims:
         """Lay out the possible victims of some nodes."""
-        on_nodes, width = self._disruption.victims(self._residents.of(rows)), len(snapshot.resources)
+        on_nodes, width = self._grouping.victims(self._residents.of(rows)), len(snapshot.resources)
         reservations = self._reservations_below(pod, snapshot, rows, own) if own is not None else {}
         shape = (len(rows), on_nodes.there.shape[1] + max(map(len, reservations.values()), default=0))
         pods = (slice(None), slice(on_nodes.there.shape[1]))

@@ -56,7 +56,7 @@ class PodVictims:
     grouped: frozenset[int] = frozenset()
 
 
-class Disruption:
+class VictimGrouping:
     """Finds the pods that must be evicted together."""
 
     def __init__(self, cache: Cache, groups: PodGroups) -> None:
