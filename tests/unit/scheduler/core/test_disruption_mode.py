@@ -130,6 +130,17 @@ def test_budgets_count_the_pods_on_other_nodes(disruption: str, node_name: str) 
 
 
 @pytest.mark.parametrize(("disruption", "node_name"), [("all", "node-b"), ("single", "node-a")])
+def test_every_pod_that_violates_a_budget_counts(disruption: str, node_name: str) -> None:
+    core = grouping(*two_nodes(), node("node-c", cpu="1"))
+    core.decider.objects.pod_disruption_budgets.upsert(None, budget(labels={"app": "a"}))
+    group(core, "train", disruption)
+    put(core, "here", "train", "node-a", "4", labels={"app": "a"})
+    put(core, "far", "train", "node-c", "1", labels={"app": "a"})
+    put(core, "single", "", "node-b", "4", priority=5, labels={"app": "a"})
+    assert preempt(core)[0] == node_name
+
+
+@pytest.mark.parametrize(("disruption", "node_name"), [("all", "node-b"), ("single", "node-a")])
 def test_the_node_is_chosen_by_all_pods_that_go(disruption: str, node_name: str) -> None:
     core = grouping(*two_nodes(), node("node-c", cpu="4"))
     group(core, "train", disruption)
