@@ -61,13 +61,13 @@ def world(cluster: LocalCluster, operator: OperatorProcess) -> Iterator[World]:
         yield made
 
 
-def gang(world: World, name: str, min_count: int) -> Live:
+def gang(world: World, name: str, min_count: int, **spec: object) -> Live:
     """Create a PodGroup that needs a number of pods at once."""
     manifest = {
         "apiVersion": PODGROUPS.api_version,
         "kind": PODGROUPS.kind,
         "metadata": {"name": name},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}, **spec},
     }
     return Live(world.api, PODGROUPS, world.api.create(PODGROUPS.collection(world.namespace), manifest))
 
@@ -119,3 +119,21 @@ def test_pods_wait_for_their_group_and_a_pod_beyond_it_follows_alone(world: Worl
     extra.until_refused("Insufficient cpu")
     alone.delete()
     extra.until_bound()
+
+
+@pytest.mark.parametrize("mode", ["all", "single"])
+def test_preemption_evicts_a_group_as_its_disruption_mode_says(world: World, mode: str) -> None:
+    world.priority_class("urgent", 1000)
+    node, other = (world.node(name, cpu="1", labels={"place": name}) for name in "ab")
+    gang(world, "victims", 2, disruptionMode={mode: {}})
+    pods = {pod.until_bound(): pod for pod in [member(world, f"victim-{each}", "victims") for each in "ab"]}
+    assert set(pods) == {node.name, other.name}
+
+    selector = world.selector | {"place": "a"}
+    urgent = world.pod("urgent", "1", priorityClassName="urgent", nodeSelector=selector)
+    pods[node.name].until_gone()
+    assert urgent.until_bound() == node.name
+    if mode == "all":
+        pods[other.name].until_gone()
+    else:
+        assert pods[other.name].read() is not None

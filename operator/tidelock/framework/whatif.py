@@ -57,20 +57,23 @@ class WhatIf:
         self._whole = snapshot
 
     def add(self, index: int, others: Iterable[Placed]) -> None:
-        """Count more pods on a node in the filters' state. Amounts are `shift`ed separately."""
+        """Count more pods in the state in which filters judge a node. Amounts are `shift`ed separately.
+
+        The pods may be on other nodes. Filters that judge each node by itself don't notice these.
+        """
         for other in others:
             for plugin in self._followers:
                 since = self._timer.now()
-                for state in self._states(plugin, index):
+                for state in self._states(plugin, index, other):
                     plugin.add_pod(state, self._pod, other, self._whole)
                 self._timer.aside(plugin, "PreFilterExtensionAddPod", since)
 
     def remove(self, index: int, others: Iterable[Placed]) -> None:
-        """Stop counting pods on a node in the filters' state. Amounts are `shift`ed separately."""
+        """Stop counting pods in the state in which filters judge a node, as `add` counts them."""
         for other in others:
             for plugin in self._followers:
                 since = self._timer.now()
-                for state in self._states(plugin, index):
+                for state in self._states(plugin, index, other):
                     plugin.remove_pod(state, self._pod, other, self._whole)
                 self._timer.aside(plugin, "PreFilterExtensionRemovePod", since)
 
@@ -154,9 +157,11 @@ class WhatIf:
             mask[index] = plugin.filter(state, self._pod, snapshot)[0]
         return mask
 
-    def _states(self, plugin: Filter, index: int) -> Iterator[CycleState]:
-        """Return the states in which a plugin counts the pods of nodes."""
+    def _states(self, plugin: Filter, index: int, other: Placed) -> Iterator[CycleState]:
+        """Return the states in which a plugin counts another pod when it judges a node."""
         if plugin not in self._far:
+            if other.node_name != self.snapshot.nodes[index].name:
+                return
             yield self._state
         if self._alone:
             yield self._alone[index][0]

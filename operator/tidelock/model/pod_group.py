@@ -23,9 +23,18 @@ class _Policy(msgspec.Struct, frozen=True):
     gang: _Gang | None = None
 
 
+class _Together(msgspec.Struct, frozen=True):
+    """Empty, as in the API: that it is set is the whole information."""
+
+
+class _DisruptionMode(msgspec.Struct, frozen=True):
+    all: _Together | None = None
+
+
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     scheduling_policy: _Policy = _Policy()
     priority: int = 0
+    disruption_mode: _DisruptionMode = _DisruptionMode()
 
 
 class PodGroupCondition(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,9 +65,14 @@ class PodGroup(ForeignObject, frozen=True):
         return gang.min_count if gang is not None else 1
 
     @property
+    def disrupts_all(self) -> bool:
+        """Whether its pods can be evicted only together. By default each can be evicted alone."""
+        return self.spec.disruption_mode.all is not None
+
+    @property
     def condition(self) -> PodGroupCondition | None:
         """The stored condition that says whether the group was scheduled, or None."""
         return next((each for each in self.status.conditions if each.type == INITIALLY_SCHEDULED), None)
 
 
-decode_pod_group = Reader(PodGroup, spare="status.*")
+decode_pod_group = Reader(PodGroup, spare=r"status.*|spec\.disruptionMode.*")

@@ -36,14 +36,19 @@ def pod_group_json(
     *,
     version: int = 1,
     priority: int = 0,
+    disruption: str = "",
     conditions: Sequence[Mapping[str, Any]] = (),
 ) -> Json:
-    """Build a PodGroup, of the policy `basic` without a `min_count`."""
+    """Build a PodGroup, of the policy `basic` without a `min_count`. `disruption` is `all` or `single`."""
     policy = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
     meta = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "generation": 1}
     return {
         "metadata": {**meta, "resourceVersion": str(version)},
-        "spec": {"schedulingPolicy": policy, "priority": priority},
+        "spec": {
+            "schedulingPolicy": policy,
+            "priority": priority,
+            **({"disruptionMode": {disruption: {}}} if disruption else {}),
+        },
         "status": {"conditions": list(conditions)},
     }
 

@@ -15,6 +15,7 @@ then its second, and so on. Every time the filters judge all of these nodes toge
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import inf
 from typing import Any
 from zlib import crc32
@@ -24,11 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.columns import Rows
-from tidelock.cluster.index.pods_by_importance import PodsByImportance, PodsOfNodes, rank, started
-from tidelock.cluster.placed import Placed
+from tidelock.cluster.index.pods_by_importance import PodsByImportance, started
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import (
     Code,
+    Counts,
     FilterResult,
     Handle,
     PostFilter,
@@ -48,6 +49,7 @@ from tidelock.framework.whatif import (
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pod_limits import looks_around
 from tidelock.model.pods import PREEMPTED_CONDITION, Pod
+from tidelock.plugins.default_preemption.pod_victims import PodVictim, PodVictims, VictimGrouping, pods_of
 from tidelock.plugins.default_preemption.trial import NO_VICTIMS, Matrix, PotentialVictims, Trial
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
@@ -95,12 +97,16 @@ class _Candidates:
         """Return the node of a candidate, and its victims by importance."""
         index = int(self.indexes[candidate])
         potential = self.potential
-        columns = np.flatnonzero(self.gone[index]).tolist()
-        going = [potential.occupants[index][potential.place[index, column]] for column in columns]
-        pods = sorted((each for each in going if isinstance(each, Placed)), key=rank)
+        gone = self.gone[index]
+        going = [potential.occupants[index][place] for place in sorted(potential.place[index, gone].tolist())]
+        pods = (each for each in going if not isinstance(each, ReservationInfo))
         reservations = tuple(each for each in going if isinstance(each, ReservationInfo))
-        violations = int((self.gone[index] & potential.guarded[index]).sum())
-        return self.snapshot.nodes[self.rows[index]].name, Victims(tuple(pods), reservations, violations)
+        victims = Victims(
+            tuple(placed for each in pods for placed in pods_of(each)),
+            reservations,
+            int(potential.violations[index, gone].sum()),
+        )
+        return self.snapshot.nodes[self.rows[index]].name, victims
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
@@ -120,6 +126,7 @@ class DefaultPreemption(PostFilter):
         read = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         self._residents = PodsByImportance(handle.cache)
+        self._grouping = VictimGrouping(handle.cache, handle.objects.pod_groups)
         self._reached: dict[str, int] = {}
         self._budgeted: dict[str, tuple[object, list[bool]]] = {}
         self._percentage = read.min_candidate_nodes_percentage
@@ -142,7 +149,7 @@ class DefaultPreemption(PostFilter):
             return self._advised(advice.victims, advice.error)
         rows = self._possible(state, pod, snapshot, filter_result)
         counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
-        if pod.spec.priority <= min(self._residents.lowest, self.handle.reservations.lowest_priority()):
+        if self._has_nothing_below(pod.spec.priority):
             counts[NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
         all_rows, rows = rows, self._some(pod, rows)
         counts[_LATER] = len(all_rows) - len(rows)
@@ -166,6 +173,11 @@ class DefaultPreemption(PostFilter):
         node_name, victims = batch.victims(place)
         return PostFilterResult(_found(node_name, victims), node_name, victims, lambda: _all_victims(found))
 
+    def _has_nothing_below(self, priority: int) -> bool:
+        """Return whether no pod and no reservation has a lower priority."""
+        lowest = min(self._residents.lowest, self.handle.reservations.lowest_priority())
+        return priority <= lowest and not self._grouping.reaches_below(priority)
+
     def _advised(self, candidates: Mapping[str, Victims], error: str) -> PostFilterResult:
         """Choose among the candidates that extenders have left."""
         if error:
@@ -175,7 +187,8 @@ class DefaultPreemption(PostFilter):
         for node_name, victims in candidates.items():
             here = {entry.uid for entry in self.handle.reservations.held_on(node_name)}
             placed = (cache.get(each.pod.uid) for each in victims.pods)
-            pods = tuple(each for each in placed if each is not None and each.node_name == node_name)
+            there = (each for each in placed if each is not None and each.node_name == node_name)
+            pods = self._grouping.completed(there)
             reservations = tuple(entry for entry in victims.reservations if entry.uid in here)
             if pods or reservations:  # else they have gone meanwhile, which wakes the pod
                 left[node_name] = replace(victims, pods=pods, reservations=reservations)
@@ -194,7 +207,7 @@ class DefaultPreemption(PostFilter):
         if row is None or not _resolvable(state, pod, snapshot, filter_result, row):
             return ""
         going = any(
-            placed.pod.spec.priority < pod.spec.priority
+            self._grouping.priority(placed.pod) < pod.spec.priority
             and (placed.pod.uid in cache.evicting or _is_preempted(placed.pod))
             for placed in cache.pods_on(node_name)
         )
@@ -256,7 +269,7 @@ class DefaultPreemption(PostFilter):
         self, pod: Pod, snapshot: Snapshot, rows: Rows, own: OwnReservations | None
     ) -> PotentialVictims:
         """Lay out the possible victims of some nodes."""
-        on_nodes, width = self._residents.of(rows), len(snapshot.resources)
+        on_nodes, width = self._grouping.victims(self._residents.of(rows)), len(snapshot.resources)
         reservations = self._reservations_below(pod, snapshot, rows, own) if own is not None else {}
         shape = (len(rows), on_nodes.there.shape[1] + max(map(len, reservations.values()), default=0))
         pods = (slice(None), slice(on_nodes.there.shape[1]))
@@ -272,9 +285,12 @@ class DefaultPreemption(PostFilter):
         amounts[pods][..., :width] = on_nodes.amounts[..., :width]
         amounts[pods][..., -2:] = on_nodes.amounts[..., width:]
         amounts[order == _EMPTY] = 0
-        occupants: list[Sequence[Placed | ReservationInfo]] = list(on_nodes.pods)
+        occupants: list[Sequence[PodVictim | ReservationInfo]] = list(on_nodes.pods)
+        sizes, violations = np.ones(shape, np.int64), np.zeros(shape, np.int64)
+        sizes[pods] = on_nodes.sizes
         if len(self.handle.objects.pod_disruption_budgets):
-            order[pods][self._guarded(snapshot, rows, on_nodes, order[pods] == _POD)] = _GUARDED
+            violations[pods] = self._violations(snapshot, rows, on_nodes, order[pods] == _POD)
+            order[violations > 0] = _GUARDED
         for index, entries in reservations.items():
             here = slice(len(occupants[index]), len(occupants[index]) + len(entries))
             order[index, here] = _LOCK
@@ -291,26 +307,32 @@ class DefaultPreemption(PostFilter):
             there=order < _EMPTY,
             priority=np.take_along_axis(priority, place, axis=1),
             started=np.take_along_axis(started, place, axis=1),
-            guarded=order == _GUARDED,
+            sizes=np.take_along_axis(sizes, place, axis=1),
+            violations=np.take_along_axis(violations, place, axis=1),
             amounts=np.take_along_axis(amounts, place[..., np.newaxis], axis=1),
         )
 
     def _protected_by_reservations(
-        self, pod: Pod, snapshot: Snapshot, rows: Rows, on_nodes: PodsOfNodes, own: OwnReservations
+        self, pod: Pod, snapshot: Snapshot, rows: Rows, on_nodes: PodVictims, own: OwnReservations
     ) -> Iterator[tuple[int, int]]:
-        """Yield the places of pods on some rows that use a reservation which is not below the pod."""
-        if not self.handle.reservations.shared:
+        """Yield the places of victims on some rows that use a reservation which is not below the pod."""
+        shared = self.handle.reservations.shared
+        if not shared:
             return
-        for index, row in enumerate(rows.tolist()):
-            entries = self.handle.reservations.shared.occupied_on(snapshot.nodes[row].name)
-            safe = [
+
+        @cache
+        def safe(node_name: str) -> set[str]:
+            entries = (
                 each
-                for each in entries
+                for each in shared.occupied_on(node_name)
                 if each.priority >= pod.spec.priority and each not in own and not each.lends_to(pod)
-            ]
-            uids = {uid for entry in safe for uid in entry.occupants}
-            for column, placed in enumerate(on_nodes.pods[index]) if uids else ():
-                if placed.pod.uid in uids:
+            )
+            return {uid for entry in entries for uid in entry.occupants}
+
+        for index, row in enumerate(rows.tolist()):
+            asked = index in on_nodes.grouped or safe(snapshot.nodes[row].name)
+            for column, victim in enumerate(on_nodes.pods[index]) if asked else ():
+                if any(placed.pod.uid in safe(placed.node_name) for placed in pods_of(victim)):
                     yield index, column
 
     def _reservations_below(
@@ -334,20 +356,27 @@ class DefaultPreemption(PostFilter):
                 found[index] = entries
         return found
 
-    def _guarded(self, snapshot: Snapshot, rows: Rows, on_nodes: PodsOfNodes, below: Matrix) -> Matrix:
-        """Return which evictions, after those of more important pods, would violate a budget."""
-        guarded = np.zeros(below.shape, np.bool_)
+    def _violations(self, snapshot: Snapshot, rows: Rows, on_nodes: PodVictims, below: Matrix) -> Counts:
+        """Count the pods of each victim whose eviction, after more important ones, would violate a budget."""
+        counts = np.zeros(below.shape, np.int64)
         budgets = self.handle.objects.pod_disruption_budgets
         firsts = np.argmax(below, axis=1) if below.shape[1] else ()  # no pods at all have no first
         for index in np.flatnonzero(np.logical_or.reduce(below, axis=1)).tolist():
             first = int(firsts[index])
+            victims = on_nodes.pods[index][first:]
+            pods = [placed for victim in victims for placed in pods_of(victim)]
+            if index in on_nodes.grouped:  # pods of other nodes count, so nothing is remembered
+                violates = iter(violating(budgets, pods))
+                here = [sum(next(violates) for _ in pods_of(victim)) for victim in victims]
+                counts[index, first : first + len(here)] = here
+                continue
             name = snapshot.nodes[rows[index]].name
             mark = (self.handle.cache.generations([name]), first, budgets.version)
             known = self._budgeted.get(name)
             if known is None or known[0] != mark:
-                known = self._budgeted[name] = (mark, violating(budgets, on_nodes.pods[index][first:]))
-            guarded[index, first : first + len(known[1])] = known[1]
-        return guarded
+                known = self._budgeted[name] = (mark, violating(budgets, pods))
+            counts[index, first : first + len(known[1])] = known[1]
+        return np.where(below, counts, 0)
 
 
 def _harms(victims: PotentialVictims, gone: Matrix) -> npt.NDArray[np.float64]:
@@ -360,10 +389,10 @@ def _harms(victims: PotentialVictims, gone: Matrix) -> npt.NDArray[np.float64]:
     among = gone & (victims.priority == highest[:, np.newaxis])
     return np.column_stack(
         (
-            (gone & victims.guarded).sum(axis=1),
+            victims.violations.sum(axis=1, where=gone),
             highest,
-            (victims.priority + _LIFT).sum(axis=1, where=gone),
-            gone.sum(axis=1),
+            ((victims.priority + _LIFT) * victims.sizes).sum(axis=1, where=gone),
+            victims.sizes.sum(axis=1, where=gone),
             -victims.started.min(axis=1, initial=inf, where=among),
         )
     )

@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from tidelock.cluster.columns import Amounts, Rows
 from tidelock.cluster.placed import Placed
-from tidelock.framework.api import Mask
+from tidelock.framework.api import Counts, Mask
 from tidelock.framework.whatif import WhatIf, count_reasons_of_views, reserved
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
+from tidelock.plugins.default_preemption.pod_victims import PodVictim, pods_of
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
@@ -23,31 +24,34 @@ Matrix = npt.NDArray[np.bool_]
 class PotentialVictims:
     """The possible victims on T nodes, in the order in which they are spared: T x M arrays.
 
-    First come pods that a budget protects, then other pods, then reservations, each kind by importance.
+    First come pods that a budget protects, then other pods, then reservations, each kind by importance. The
+    pods of a group that go together are one victim.
 
     Attributes:
-        occupants: the pods of each node, then its reservations.
+        occupants: the pods of each node by importance, then its reservations.
         place: the index among them.
         there: whether there is a victim.
         priority: their priorities.
         started: seconds since the epoch, infinite before the start.
-        guarded: whether an eviction violates a budget.
+        sizes: how many pods or reservations each is.
+        violations: how many of these evictions violate a budget.
         amounts: T x M x 2R + 2, the amounts of each, for `WhatIf.shift`.
 
     """
 
-    occupants: Sequence[Sequence[Placed | ReservationInfo]]
+    occupants: Sequence[Sequence[PodVictim | ReservationInfo]]
     place: npt.NDArray[np.intp]
     there: Matrix
     priority: npt.NDArray[np.int64]
     started: npt.NDArray[np.float64]
-    guarded: Matrix
+    sizes: Counts
+    violations: Counts
     amounts: Amounts
 
     def pods(self, index: int, column: int) -> Iterator[Placed]:
-        """Yield the pod in a place, or the reserve pod of a reservation, if others may notice it."""
+        """Yield the pods in a place, or the reserve pod of a reservation, if others may notice it."""
         victim = self.occupants[index][self.place[index, column]]
-        yield from (victim,) if isinstance(victim, Placed) else reserved((victim,))
+        yield from reserved((victim,)) if isinstance(victim, ReservationInfo) else pods_of(victim)
 
 
 @dataclass(frozen=True, slots=True)

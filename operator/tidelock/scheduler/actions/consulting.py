@@ -40,10 +40,15 @@ class Consultant:
         answered()
 
     async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> ExtenderAdviceData:
-        """Ask extenders about victims. They know nothing of nodes with reservations as the only victims."""
+        """Ask extenders about victims. They know nothing of nodes with reservations as the only victims.
+
+        Nor are they asked about pods of other nodes, which go because a pod of their PodGroup does.
+        """
         cache = self._decider.cache
         asked = {
-            name: ExtenderVictims(tuple(placed.pod for placed in each.pods), each.violations)
+            name: ExtenderVictims(
+                tuple(placed.pod for placed in each.pods if placed.node_name == name), each.violations
+            )
             for name, each in candidates.items()
             if each.pods
         }
