@@ -15,7 +15,7 @@ from uuid import uuid4
 import uvloop
 
 from tidelock import __version__
-from tidelock.accepting import ServingError
+from tidelock.accepting import ServingError, accepting
 from tidelock.binders.errors import ClientsError
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
@@ -79,6 +79,8 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     configuration = _configuration(settings)
     if settings.metrics_token_file:
         read_token(Path(settings.metrics_token_file))  # to report a wrong file before anything else begins
+    async with accepting(asyncio.Protocol, settings.listen, settings.port, option="--port"):
+        pass  # to report a port that is taken, too
     connection = load_connection(settings.kubeconfig or None)
     clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
     agent = f"tidelock/{__version__}"
