@@ -27,6 +27,9 @@ class SharedCapacity(Protocol):
     def borrowers_on(self, node_name: str) -> list[Placed]:
         """Return the pods of a node that use, or could use, borrowable reservations."""
 
+    def due_to_owners(self, entry: ReservationInfo) -> Resources:
+        """Return the amounts of a reservation for its next owner, who may evict its borrowers."""
+
     def released(self, entries: Collection[ReservationInfo], node_name: str) -> Resources:
         """Return how much less would be held on a node without some reservations."""
 

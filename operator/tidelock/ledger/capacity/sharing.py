@@ -99,6 +99,12 @@ class Sharing:
         _, left = self.divide(entries, [entry.reserved for entry in entries], node_name, gone)
         return reduce(plus, (*held, *left), {})
 
+    def due_to_owners(self, entry: ReservationInfo) -> Resources:
+        """Return the amounts of a reservation for its next owner, who may evict its borrowers."""
+        borrowers = {placed.pod.uid for placed in self.borrowers_on(entry.node)}
+        lent = (each.uses for each in entry.occupants.values() if each.uid in borrowers)
+        return reduce(plus, lent, entry.held)
+
     def released(self, entries: Collection[ReservationInfo], node_name: str) -> Resources:
         """Return how much less a node's reservations would hold without some of them.
 

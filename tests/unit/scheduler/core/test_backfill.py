@@ -12,7 +12,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
-from tidelock.model.pods import START_SECONDS, Pod, assigned_to
+from tidelock.model.pods import BORROWS, START_SECONDS, Pod, assigned_to
 from tidelock.scheduler.core.backfill import BACKFILL_SECONDS, PATIENCE
 from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
@@ -154,6 +154,27 @@ def test_an_owner_uses_its_own_reservation_on_an_earmarked_node(core: Core) -> N
     core.add(pod("web-0", requests={"cpu": "2"}))
 
     assert large.earmark == "node-b"
+    assert core.place().node_name == "node-b"
+
+
+@pytest.mark.parametrize("reuse", ["Never", "Always"])
+def test_an_owner_uses_its_own_reservation_on_an_earmarked_node_although_a_pod_borrows_from_it(
+    core: Core, reuse: str
+) -> None:
+    own = reservation(core, "own", "2", owner="web-0", borrowable=True, reuse=reuse)
+    borrower = fill(core, "borrower", "node-b", "1500m", annotations={BORROWS: "true"})
+    core.step()
+    large = reservation(core, nodeName="node-b")
+    wait(core)
+    core.add(pod("web-0", requests={"cpu": "2"}))
+    core.refuse()
+    (attempt,) = core.take_preemptions()
+
+    assert own.held == {"cpu": 500}
+    assert large.earmark == "node-b"
+    assert [victim.meta.name for victim in attempt.victims] == ["borrower"]
+    leave(core, borrower)
+    core.clock.advance(10)
     assert core.place().node_name == "node-b"
 
 
