@@ -28,7 +28,7 @@ class SharedCapacity(Protocol):
         """Return the pods of a node that use, or could use, borrowable reservations."""
 
     def due_to_owners(self, entry: ReservationInfo) -> Resources:
-        """Return the amounts of a reservation for its next owner, who may evict its borrowers."""
+        """Return the amounts of a reservation for its next owner: those held, and those of borrowers."""
 
     def released(self, entries: Collection[ReservationInfo], node_name: str) -> Resources:
         """Return how much less would be held on a node without some reservations."""

@@ -100,7 +100,7 @@ class Sharing:
         return reduce(plus, (*held, *left), {})
 
     def due_to_owners(self, entry: ReservationInfo) -> Resources:
-        """Return the amounts of a reservation for its next owner, who may evict its borrowers."""
+        """Return the amounts of a reservation for its next owner: those held, and those of borrowers."""
         borrowers = {placed.pod.uid for placed in self.borrowers_on(entry.node)}
         lent = (each.uses for each in entry.occupants.values() if each.uid in borrowers)
         return reduce(plus, lent, entry.held)
