@@ -65,7 +65,7 @@ def test_only_the_api_server_writes_the_condition_of_a_pod_with_gates(
     assert stored is not None
     assert condition(stored["status"], "PodScheduled")["reason"] == "SchedulingGated"
     gates_of(pod)
-    pod.until_refused("nodes are available")
+    pod.until_refused("available")
 
 
 def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active(
