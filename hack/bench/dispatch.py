@@ -462,8 +462,8 @@ def main(arguments: Sequence[str]) -> int:
         ("without reservations", [each.without for each in played]),
         ("with reservations", [each.having for each in played]),
     ):
-        share = sum(each.stranded for each in tallies) / sum(each.sent for each in tallies)
-        stranded = Figure.once("found no capacity", "%", _PERCENT * share, headline=True)
+        total = Tally(sum(each.sent for each in tallies), sum(each.stranded for each in tallies))
+        stranded = Figure.once("found no capacity", "%", _PERCENT * _share(total), headline=True)
         record.add([stranded], "all clusters and loads", name, "all")
     record.write(options.json)
     if options.plot:

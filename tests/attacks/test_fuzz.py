@@ -4,6 +4,7 @@ How fast the operator answers is measured by `make fuzz` alone, as other tests r
 """
 
 import asyncio
+import math
 from pathlib import Path
 
 from cluster.api import Api
@@ -22,5 +23,9 @@ def test_500_hostile_objects_end_with_a_status_or_a_refusal_that_names_their_fie
     outcome = asyncio.run(play(attacked_cluster, Plan(seed="ci", objects=500, folder=tmp_path)))
     forget_lease(Api(attacked_cluster.kubeconfig))
     assert outcome.findings == []
+    probes, reservations = outcome.health.probes, outcome.health.reservations
+    assert reservations
+    assert not any(map(math.isinf, reservations))  # each was answered
+    assert sum(map(math.isinf, probes)) <= len(probes) / 100
     assert outcome.patches > 100
     assert {kind: share for kind in OURS if (share := outcome.accepted(kind)) < 1 / 2} == {}

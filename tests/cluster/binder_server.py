@@ -4,7 +4,7 @@ import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -151,17 +151,28 @@ def bound_nodes(pods: list[Pod]) -> list[str]:
     return [node for pod in pods if (node := (pod.read() or {})["spec"].get("nodeName"))]
 
 
-@contextmanager
-def reviewing_operator(cluster: LocalCluster, folder: Path) -> Iterator[OperatorProcess]:
+def reviewing_operator(cluster: LocalCluster, folder: Path) -> AbstractContextManager[OperatorProcess]:
     """Run the operator with its admission webhooks, which review requests of other clients from now on."""
+    return called_operator(cluster, folder, "--admission", WEBHOOKS, until_reviewed)
+
+
+@contextmanager
+def called_operator(
+    cluster: LocalCluster,
+    folder: Path,
+    option: str,
+    resource: ApiResource,
+    until_called: Callable[[World], None],
+) -> Iterator[OperatorProcess]:
+    """Run the operator with the webhooks of an option, and wait until the API server calls them."""
     (port,) = free_ports(1)
     api = Api(cluster.kubeconfig)
     with (
-        operating(cluster, folder, "--admission", port=port) as running,
-        webhooks(cluster, api, port),
+        operating(cluster, folder, option, port=port) as running,
+        webhooks(cluster, api, port, resource),
         closing(World(api)) as trial,
     ):
-        until_reviewed(trial)
+        until_called(trial)
         yield running
 
 

@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from decimal import Decimal
 from http import HTTPStatus
 
@@ -24,18 +24,17 @@ from cluster.answers import (
     until_answered,
     wanted,
 )
-from cluster.api import Api, Manifest, RefusedError
-from cluster.binder_server import SECRET, creation_webhook, operating
+from cluster.api import Manifest, RefusedError
+from cluster.binder_server import SECRET, called_operator
 from cluster.live import Lock, condition
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.loopback import free_ports
 from tidelock.binders.certificate_rotator import ANSWER_KEY, FORMER_ANSWER_KEY
 from tidelock.client import Cluster as Client
 from tidelock.client import NoCapacity, hold
 from tidelock.client.feed import Feed
-from tidelock.kube.client import RESERVATIONS
+from tidelock.kube.client import MUTATING_WEBHOOKS, RESERVATIONS
 from tidelock.model.answer import ANSWER, SIGNATURE
 
 CREATIONS = 200
@@ -47,15 +46,8 @@ def answering(
     private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
     """Run the operator with the webhook that answers creations."""
-    (port,) = free_ports(1)
-    api = Api(private_cluster.kubeconfig)
     folder = tmp_path_factory.mktemp("answering")
-    with (
-        operating(private_cluster, folder, "--answers", port=port) as process,
-        creation_webhook(private_cluster, api, port),
-        closing(World(api)) as trial,
-    ):
-        until_answered(trial)
+    with called_operator(private_cluster, folder, "--answers", MUTATING_WEBHOOKS, until_answered) as process:
         yield process
 
 

@@ -286,9 +286,7 @@ def nominated_above(
     entries = own.entries if own else ()
     rivals = nominator.rivals(pod)
     earmark = nominator.earmark
-    if earmark is not None and _yields(
-        pod, entries, earmark, state.expect(DecisionTime).now, state.read(AllReservations)
-    ):
+    if earmark is not None and _yields(state, pod, entries, earmark):
         rivals[earmark.node_name] = [*rivals.get(earmark.node_name, ()), earmark.pod]
     mine = {entry.uid for entry in entries}
     sheltered = {entry.node for entry in entries if entry.held and covers(entry.held, pod.requests)}
@@ -300,15 +298,14 @@ def nominated_above(
     return found
 
 
-def _yields(
-    pod: Pod, own: Sequence[ReservationInfo], earmark: Earmark, now: float, everything: AllReservations | None
-) -> bool:
+def _yields(state: CycleState, pod: Pod, own: Sequence[ReservationInfo], earmark: Earmark) -> bool:
     """Return whether a pod or reserve pod must yield to an earmark.
 
     It need not if it will be gone by then, if it is above the waiting reservation, or if it is of a
     DaemonSet, which has no other node for it. Nor need an owner, if its reservation on that node has all
     that it requests, apart from the use of borrowers: they can be evicted.
     """
+    everything = state.read(AllReservations)
     if everything is not None:
         shared = everything.reservations.shared
         lends = (entry for entry in own if entry.occupants and entry.node == earmark.node_name)
@@ -316,7 +313,7 @@ def _yields(
             return False
     if (pod.spec.priority > earmark.pod.spec.priority and not pod.borrows) or pod.of_daemon_set:
         return False
-    return _needed_until(pod, own, now) > earmark.at
+    return _needed_until(pod, own, state.expect(DecisionTime).now) > earmark.at
 
 
 def _needed_until(pod: Pod, own: Sequence[ReservationInfo], now: float) -> float:
