@@ -58,6 +58,7 @@ def test_ten_gated_pods_wait_until_their_gates_are_removed(world: World, operato
 def test_only_the_api_server_writes_the_condition_of_a_pod_with_gates(
     world: World, operator: OperatorProcess
 ) -> None:
+    world.node(cpu="500m")  # too small for the pod
     pod = world.pod(schedulingGates=GATES)
     until_gated(operator, 1)
 
@@ -65,7 +66,7 @@ def test_only_the_api_server_writes_the_condition_of_a_pod_with_gates(
     assert stored is not None
     assert condition(stored["status"], "PodScheduled")["reason"] == "SchedulingGated"
     gates_of(pod)
-    pod.until_refused("available")
+    pod.until_refused("Insufficient cpu")
 
 
 def test_a_pod_that_requires_its_reservation_is_gated_until_that_is_active(

@@ -26,6 +26,8 @@ class FixedServer:
 
 
 class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # the default of 5 resets connections of a command that opens a dozen at once
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that close the connection early. Report every other error."""
         if not isinstance(sys.exception(), ConnectionError):

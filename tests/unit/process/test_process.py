@@ -23,12 +23,15 @@ PATIENCE = 60.0
 
 
 @pytest.fixture(autouse=True)
-def _without_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
+def _within_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run neither Kopf nor the watchdog, which would end the process of all tests some seconds later."""
+
     @asynccontextmanager
     async def running(*_: Any) -> AsyncIterator[asyncio.Future[None]]:
         yield asyncio.get_running_loop().create_future()
 
     monkeypatch.setattr(supervision, "running", running)
+    monkeypatch.setattr(process, "end_within", lambda _seconds: None)
 
 
 @pytest.mark.parametrize("leader_elect", [False, True])

@@ -14,6 +14,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from builders import NAMESPACE, encode, node, pod_json
+from connections import until_closed
 from devcluster.karmada import (
     CLUSTER,
     EstimatorClient,
@@ -86,6 +87,7 @@ class Scene:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+            await until_closed()
 
     async def listens(self) -> bool:
         try:
@@ -296,6 +298,7 @@ async def test_the_server_waits_for_its_certificates_and_takes_new_ones_over(
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+    await until_closed()
     assert scene.api.patched[0].endswith(f"/endpointslices/{ENDPOINT}")
     assert scene.isolation.faults == []
 
