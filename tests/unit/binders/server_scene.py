@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 
 from builders import Json, node, pod_json
-from connections import until_closed
 from devcluster.keys import Keys
 from devcluster.loopback import HOST
 from isolating import Isolating
@@ -76,7 +75,6 @@ class ServerScene:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            await until_closed()
 
     def tls(self, keys: Keys | None = None) -> ssl.SSLContext:
         """Return a TLS context that trusts the server and authenticates with these keys."""

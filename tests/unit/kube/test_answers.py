@@ -7,7 +7,7 @@ from tidelock.kube.answers import Answer, Disconnected
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n"
 LIST = b'{"items":[]}' * 100
-PACKED = gzip.compress(LIST)
+PACKED = gzip.compress(LIST, mtime=0)  # in names of tests, which must be the same in each process
 COMPRESSED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
 
 
