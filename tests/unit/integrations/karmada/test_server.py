@@ -269,7 +269,7 @@ async def test_too_many_connections_are_closed(scene: Scene, monkeypatch: pytest
 
 
 # asyncio leaves a connection open that it accepts while a listener is closed, as for a new certificate.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 async def test_the_server_waits_for_its_certificates_and_takes_new_ones_over(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
