@@ -98,11 +98,18 @@ def _resume_hold(entry: ReservationInfo, status: ReservationStatus | None, now: 
 
 
 def _same_claims(reservation: Reservation, status: ReservationStatus) -> bool:
-    """Return whether the devices of a status are for the claims of an edited spec, if it can be read."""
+    """Return whether the devices of a status are for the claims of an edited spec, if it can be read.
+
+    Those for extended resources are for the same amounts of them.
+    """
     if reservation.pod is None:
         return True
+    devices, held = status.devices or (), _held(status)
     names = {claim.name for claim in reservation.pod.spec.resource_claims}
-    return names == {each.claim for each in status.devices or ()}
+    resources = {each.resource_name for each in devices if each.resource_name is not None}
+    return names == {each.claim for each in devices if each.claim is not None} and all(
+        reservation.requests.get(name) == held.get(name) for name in resources
+    )
 
 
 def _held(status: ReservationStatus) -> Resources:

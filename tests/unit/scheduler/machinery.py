@@ -10,6 +10,7 @@ from msgspec.structs import replace as replace_meta
 
 from builders import NAMESPACE, NOW, SCHEDULER, Json, encode, pod_json, quota, reservation_json
 from isolating import Isolating
+from tidelock.cluster.lister import Lister
 from tidelock.framework.api import Api
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.kube.client import PODS, RESERVATIONS
@@ -115,7 +116,10 @@ class Core:
         self._preemptions: list[PreemptionAttempt] = []
         self._migrations: list[MigrationTask] = []
         self.wakes = 0
-        others = {"pod_groups": self.decider.objects.pod_groups} if self.decider.schedules_groups else {}
+        objects = self.decider.objects
+        others: dict[str, Lister[Any]] = {"device_classes": objects.device_classes} if listed else {}
+        if self.decider.schedules_groups:
+            others["pod_groups"] = objects.pod_groups
         self.event_handlers = EventHandlers(
             self.cache, self.ledger, self.queue, self.decider.waiting_pods, self.clock, self._wake, others
         )

@@ -18,7 +18,8 @@ def first_loser(
     """Return the reservation that loses capacity first, and the shortfall of the node.
 
     The lowest priority comes first, then the newest. It is one of the preferred reservations if any of them
-    holds a missing resource.
+    holds a missing resource. A reservation without devices for a resource that only devices provide by now
+    loses before any other.
 
     Returns:
         None if no reservation of the node holds a missing resource.
@@ -27,6 +28,9 @@ def first_loser(
     held = list(holdings.held_on(name))
     if not held:
         return None
+    for entry in held if columns.backed else ():
+        if missing := _without_devices(columns, entry):
+            return entry, missing
     shortfall = columns.shortfall(name)
     losers = [entry for entry in held if any(entry.held.get(resource) for resource in shortfall)]
     if any(lifetime.span(entry) is not None for entry in losers):
@@ -41,6 +45,17 @@ def first_loser(
         return None
     losers = [entry for entry in losers if entry in preferred] or losers
     return last_in_rank(losers), shortfall
+
+
+def _without_devices(columns: Columns, entry: ReservationInfo) -> Resources:
+    """Return the held amounts of resources that devices provide on the node, if it holds none of them."""
+    node = columns.nodes[columns.row_of[entry.node]]
+    with_devices = {each.resource_name for each in entry.devices}
+    return {
+        name: units
+        for name, units in entry.reserved.items()
+        if units and name not in with_devices and columns.provided(name, node)
+    }
 
 
 def last_in_rank(entries: Iterable[ReservationInfo]) -> ReservationInfo:

@@ -72,7 +72,7 @@ class Placement:
         """
         requests = entry.reservation.requests
         if entry.ahead:
-            self._place(entry, node, requests, now)
+            self._place(entry, node, requests, now, devices)
             self._records.step(entry, Event.PLAN, reasons.PLANNED, planned_text(entry), now)
             return
         lifetime.apply_spec(entry)

@@ -14,8 +14,8 @@ from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
+from tidelock.model.pods import Pod
 from tidelock.model.reservation import Reservation
-from tidelock.model.resource_claims import PodResourceClaim
 
 
 class Edits:
@@ -59,7 +59,7 @@ class Edits:
         self._placement.hold_for_new_owners(entry, now)
         self._follow_priority(entry, priority)
         if entry.phase is Phase.ACTIVE and known.pod and reservation.pod and not entry.problem:
-            self._follow_claims(entry, known.pod.spec.resource_claims, now)
+            self._follow_claims(entry, known.pod, reservation.pod, now)
         self._follow_request(entry, now)
 
     def _follow_priority(self, entry: ReservationInfo, before: int) -> None:
@@ -69,15 +69,15 @@ class Edits:
         self._nominations.renew_earmark(entry)
         self._admission.offer_if_lowered(entry, before)
 
-    def _follow_claims(
-        self, entry: ReservationInfo, before: tuple[PodResourceClaim, ...], now: float
-    ) -> None:
+    def _follow_claims(self, entry: ReservationInfo, before: Pod, after: Pod, now: float) -> None:
         """Let a reservation wait again because its pod would have other claims to devices."""
-        pod = entry.reservation.pod
-        if pod is not None and pod.spec.resource_claims != before:
-            since = entry.reservation.asked_at or None
-            text = "the spec was edited: spec.template.spec.resourceClaims"
-            self._placement.displace(entry, reasons.WAITING, text, now, since)
+        edited = [each.resource_name for each in entry.devices if each.resource_name is not None]
+        edited = [name for name in edited if after.requests.get(name) != before.requests.get(name)]
+        if after.spec.resource_claims != before.spec.resource_claims:
+            edited = ["spec.template.spec.resourceClaims"]
+        if edited:
+            text = f"the spec was edited: {edited[0]}"
+            self._placement.displace(entry, reasons.WAITING, text, now, entry.reservation.asked_at or None)
 
     def _follow_request(self, entry: ReservationInfo, now: float) -> None:
         """Try, place, resize or end a reservation because its spec has changed."""

@@ -280,7 +280,7 @@ def _offer(entry: ReservationInfo, amounts: Resources) -> Resources:
 
 
 def _claims(entry: ReservationInfo) -> int:
-    return len({each.claim for each in entry.devices})
+    return len({each.claim for each in entry.devices if each.claim is not None})
 
 
 def _end_text(entry: ReservationInfo) -> str:

@@ -122,8 +122,8 @@ class Quotas:
     def asked(self, entry: ReservationInfo) -> Charge:
         """Return the use of a reservation once it has everything that its spec asks for."""
         pod, requests = entry.reservation.pod, entry.reservation.requests
-        if pod is not None and pod.spec.resource_claims:
-            requests = {**requests, **self._devices(pod)}
+        if pod is not None and (devices := self._devices(pod)):
+            requests = {**requests, **devices}
         return Charge.of(requests, lifetime.wanted_seconds(entry), requests)
 
     def ceiling(self, namespace: str) -> int:

@@ -1,4 +1,4 @@
-"""Wire type of a device that a reservation holds for the resource claims of its template."""
+"""Wire type of a device that a reservation holds for the pod of its template."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -35,8 +35,10 @@ _Consumed = Annotated[
 class ReservedDevice(StatusWire):
     """Device, or share of a device, that the reservation holds."""
 
-    claim: DnsLabel
-    """Name of the claim in spec.template.spec.resourceClaims."""
+    claim: DnsLabel | None = None
+    """Name of the claim in spec.template.spec.resourceClaims. A device for an extended resource has none."""
+    resource_name: Annotated[str | None, Field(max_length=LONGEST_LABEL_KEY)] = None
+    """Name of the extended resource that the device provides to the containers, if it is for no claim."""
     request: Annotated[str, Field(max_length=127)]
     """Name of the request in the claim. Of a request with alternatives it is request/alternative."""
     device_class_name: Subdomain

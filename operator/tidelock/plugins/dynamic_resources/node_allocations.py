@@ -41,7 +41,6 @@ class NodeGroup:
         results: the results for such claims, as far as they are known.
         rows: the nodes by the rows of the columns, or None for all.
         mappings: the requests of the claim for extended resources, if there is one.
-        refused: why the pod can't run on any of them, or empty.
 
     """
 
@@ -49,7 +48,6 @@ class NodeGroup:
     results: SearchResults
     rows: Mask | None = None
     mappings: tuple[RequestMapping, ...] = ()
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,10 @@ class OwnDevices:
     reusable: tuple[ReservedDevice, ...] = ()
 
     def of_claim(self, name: str | None) -> frozenset[DeviceId]:
-        """Return the devices for a claim of the pod. Those that would be free otherwise come first."""
+        """Return the devices for a claim of the pod, or for that of its extended resources without a name.
+
+        Those that would be free otherwise come first.
+        """
         taken = frozenset(each.id for each in self.taken if each.claim == name)
         return taken or frozenset(each.id for each in self.reusable if each.claim == name)
 
@@ -132,9 +133,7 @@ class NodeAllocations:
         fits = mask.copy()
         for group in self.groups:
             here = mask if group.rows is None else mask & group.rows[snapshot.rows]
-            if group.refused:
-                fits &= ~here
-            elif group.to_allocate:
+            if group.to_allocate:
                 self._search(group, np.arange(len(self.columns))[snapshot.rows][here])
                 fits &= ~here | group.results.fits[snapshot.rows]
         for name in self.own:
@@ -176,8 +175,8 @@ class NodeAllocations:
 
     def _result(self, node_name: str) -> Solution | str | None:
         group, row = self.group(node_name), self.columns.row_of[node_name]
-        if group.refused or not group.to_allocate:
-            return group.refused or None
+        if not group.to_allocate:
+            return None
         if node_name in self.own:
             if node_name not in self._found:
                 devices = self.pools.of(self.columns.nodes[row])

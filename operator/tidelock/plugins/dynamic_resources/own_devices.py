@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidelock.devices.allocator import Solution
-from tidelock.devices.requests import PreparedClaim
 from tidelock.devices.results import results
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.own_reservations import OwnReservations
@@ -12,7 +11,7 @@ from tidelock.ledger.owners.matching import is_for_any
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.pods import Pod
-from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations, OwnDevices
+from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations, NodeGroup, OwnDevices
 
 
 def own_devices(state: CycleState, pod: Pod, reservations: Reservations) -> dict[str, OwnDevices]:
@@ -49,31 +48,34 @@ def devices_taken(
 
 def devices_to_hold(found: NodeAllocations, node_name: str) -> tuple[ReservedDevice, ...]:
     """Return the devices that a reservation would hold on a node that fits."""
-    claims = found.group(node_name).to_allocate
-    solution = found.solution(node_name) if claims else None
+    group = found.group(node_name)
+    solution = found.solution(node_name) if group.to_allocate else None
     if solution is None:
         return ()
-    return tuple(reserved_devices(claims, solution, found.names, node_name))
+    return tuple(reserved_devices(group, solution, found.names, node_name))
 
 
 def reserved_devices(
-    claims: Sequence[PreparedClaim], solution: Solution, names: Mapping[str, str], node_name: str
+    group: NodeGroup, solution: Solution, names: Mapping[str, str], node_name: str
 ) -> Iterator[ReservedDevice]:
     """Yield the devices to hold for claims. Those with admin access are not held, as others can use them.
 
     Args:
-        claims: the claims.
+        group: the claims, of which that for extended resources has no name in the pod.
         solution: their devices on a node.
         names: the names of claims in the pod, by the names of the claims.
         node_name: the node.
 
     """
+    claims, resources = group.to_allocate, {each.request_name: each.resource_name for each in group.mappings}
     allocations = results(claims, solution, node_name)
     for claim, chosen, allocation in zip(claims, solution.devices, allocations, strict=True):
+        name = names.get(claim.claim.meta.name)
         for choice, device in zip(chosen, allocation.devices.results, strict=True):
             if not device.admin_access:
                 yield ReservedDevice(
-                    claim=names[claim.claim.meta.name],
+                    claim=name,
+                    resource_name=resources[device.request] if name is None else None,
                     request=device.request,
                     device_class_name=choice.alternative.of_class.meta.name,
                     driver=device.driver,

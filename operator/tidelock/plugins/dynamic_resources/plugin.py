@@ -77,7 +77,6 @@ from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource
 from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
 
 _NAMED_RESERVATIONS = 16
-_OF_DEVICES = "a reservation holds no devices for extended resources, which they provide here"
 _NO_HELP = PostFilterResult(Status(Code.UNSCHEDULABLE))
 _DELETED = Status(Code.UNSCHEDULABLE, ("deletion of ResourceClaim completed",))
 _DEALLOCATED = Status(Code.UNSCHEDULABLE, ("deallocation of ResourceClaim completed",))
@@ -208,7 +207,7 @@ class DynamicResources(
         if found is None:
             return counts
         for group in found.groups:
-            if group.to_allocate and not group.refused:
+            if group.to_allocate:
                 here = True if group.rows is None else group.rows[snapshot.rows]
                 claims, allocator, allocated = group.to_allocate, found.allocator, self._claims.allocated
                 some = np.where(here, counts, 0)
@@ -330,10 +329,9 @@ class DynamicResources(
             yield NodeGroup(named, self._results.of(named))
             return
         for lacking, rows in _by_lacking(resources, self.handle.columns).items():
-            refused = _OF_DEVICES if lacking and isinstance(pod, ReservePod) else ""
             claim, mappings = claim_for(pod, lacking, self._classes.by_resource)
             wanted = (*named, prepare(claim, self._classes.get)) if mappings else named
-            yield NodeGroup(wanted, self._results.of(wanted), rows, mappings, refused)
+            yield NodeGroup(wanted, self._results.of(wanted), rows, mappings)
 
     def _to_allocate(self, claims: Sequence[ResourceClaim]) -> Iterator[PreparedClaim]:
         """Yield the claims without devices. Raises AllocationError if the pod must wait for one."""
@@ -414,7 +412,7 @@ def _is_owner(pod: Pod, _: ReservationInfo | None, new: ReservationInfo) -> bool
 def _held_devices(_pod: Pod, old: ReservationInfo, _new: ReservationInfo) -> bool:
     """Return whether a reservation that has freed capacity can have held devices."""
     pod = old.reservation.pod
-    return pod is None or bool(pod.spec.resource_claims)
+    return pod is None or bool(pod.spec.resource_claims) or any("/" in name for name in pod.requests)
 
 
 def _compile_selector(expression: str) -> CompiledSelector:

@@ -10,6 +10,7 @@ from tidelock.model.pod_limits import LIMITS, RESOURCE_CLAIMS, excess
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.resource_claims import PodResourceClaim, ResourceClaim, most_devices
+from tidelock.plugins.dynamic_resources.extended_resources import backed_resources, claim_for
 
 
 def resource_claims_of(pod: Pod, objects: Objects) -> list[ResourceClaim] | str:
@@ -38,10 +39,14 @@ def resource_claims_of(pod: Pod, objects: Objects) -> list[ResourceClaim] | str:
 def devices_asked(pod: ReservePod, objects: Objects) -> dict[str, int]:
     """Return how many devices a reservation would hold at most, by the resource of their class.
 
-    Claims that have devices need none, and an unknown claim is not counted.
+    Claims that have devices need none, and an unknown claim is not counted. Extended resources count as if
+    no node had any itself.
     """
     found = resource_claims_of(pod, objects)
     claims = [] if isinstance(found, str) else [each for each in found if each.allocation is None]
+    classes = objects.device_classes.by_resource
+    if resources := backed_resources(pod, classes):
+        claims.append(claim_for(pod, resources, classes)[0])
     return most_devices(request for claim in claims for request in claim.spec.devices.requests)
 
 

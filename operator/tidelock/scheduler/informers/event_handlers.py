@@ -5,13 +5,14 @@ events do no harm. Nothing is decided until all resources have been listed, beca
 by half a cluster.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from tidelock.clock import Clock
 from tidelock.cluster.cache import Cache
+from tidelock.cluster.index.devices import DeviceClasses
 from tidelock.cluster.lister import Lister, Named
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.pod_groups import PodGroups
@@ -93,6 +94,9 @@ class EventHandlers:
         self.others = {name: ObjectEventHandler(self, name, lister) for name, lister in others.items()}
         groups = others.get("pod_groups")
         self.pod_groups = groups if isinstance(groups, PodGroups) else None  # as no profile schedules groups
+        self._backed: frozenset[str] = frozenset()
+        if isinstance(classes := others.get("device_classes"), DeviceClasses):
+            classes.on_backing(self._settle_backed)
         self.gone: set[str] = set()  # uids of pods that are gone by the API server, and not yet by a watch
         self._missing = {"pods", "nodes", "reservations", *others}
         self._backlog = Backlog(ledger, cache)
@@ -159,6 +163,15 @@ class EventHandlers:
         """Bring a node's reservations in line with it if no event showed their owners, once all is known."""
         if self.ready and not self._backlog.awaits(node_name):
             self.ledger.placement.settle_unseen(node_name, self.clock.now())
+
+    def _settle_backed(self, resources: Iterable[str]) -> None:
+        """Settle the nodes with reservations of resources that devices provide now, or no longer."""
+        changed = self._backed.symmetric_difference(resources)
+        self._backed = frozenset(resources)
+        holdings = self.ledger.holdings
+        for name in holdings.nodes_with_reservations() if changed else ():
+            if not all(changed.isdisjoint(entry.reserved) for entry in holdings.held_on(name)):
+                self.settle(name)
 
     def look_for_owner(self, entry: ReservationInfo, but: str = "") -> None:
         """Let the owner of a reservation claim it if that owner seems to be bound already."""

@@ -1,0 +1,267 @@
+"""Reservations of extended resources hold devices on nodes that have none of the resource themselves."""
+
+from typing import Any
+
+import pytest
+
+from builders import NAMESPACE, NOW, Json, node, pod, quota
+from devices import DRIVER, allocated, device_class, pod_template, put, resource_claim
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model import reasons
+from tidelock.model.api.reservation import Phase
+from tidelock.model.pods import Pod
+from unit.scheduler.device_core import DeviceCore, held
+
+GPU, GPUS = "example.com/gpu", "gpu.deviceclass.resource.k8s.io/devices"
+
+
+class GpuCore(DeviceCore):
+    """Nodes with devices that provide GPUs."""
+
+    def __init__(self, *names: str, devices: int = 2) -> None:
+        super().__init__(*names, devices=devices)
+        self.classes = self.event_handlers.others["device_classes"]
+        self.classes.upsert(None, device_class("gpu", resource=GPU))
+
+    def gpus(self, count: int, name: str = "lock", **fields: Any) -> ReservationInfo:
+        """Deliver a reservation of a core and some GPUs, and decide."""
+        entry = self.reservation(name, **{"resources": {"cpu": "1", GPU: str(count)}} | fields)
+        self.decide()
+        return entry
+
+    def wanting(self, name: str, count: int = 1, **fields: Any) -> Pod:
+        """Deliver a pod that wants some GPUs."""
+        arrived = pod(name, requests={"cpu": "1", GPU: str(count)}, **fields)
+        self.add(arrived)
+        return arrived
+
+    def in_flight(self, wanting: Pod) -> set[str]:
+        """Return the devices that are in flight for the extended resources of a pod."""
+        claims = self.objects.resource_claims
+        name = f"<extended-resources> of {wanting.meta.name}"
+        allocation = claims.in_flight.get(resource_claim(name).key)
+        return set() if allocation is None else {each.device for each in allocation.devices.results}
+
+
+def test_a_reservation_holds_devices_and_names_the_resource_that_they_provide() -> None:
+    core = GpuCore()
+
+    entry = core.gpus(1)
+
+    assert entry.message == f"cpu 1, {GPU} 1 and device {DRIVER}/a/a-0 held on node-a"
+    assert core.status()["resources"] == {"cpu": "1", GPU: "1"}
+    assert core.status()["devices"] == [
+        {
+            "resourceName": GPU,
+            "request": "container-0-request-1",
+            "deviceClassName": "gpu",
+            "driver": DRIVER,
+            "pool": "a",
+            "device": "a-0",
+        }
+    ]
+
+
+@pytest.mark.parametrize("by_claim", [False, True])
+def test_strangers_get_other_devices_and_the_owner_exactly_the_held_one(by_claim: bool) -> None:
+    core = GpuCore(devices=3)
+    first = core.placed("before") if by_claim else core.wanting("before")
+    if not by_claim:
+        core.place()
+    core.gpus(1)
+
+    stranger = core.placed("stranger-0").pod if by_claim else core.wanting("stranger-0")
+    if not by_claim:
+        core.place()
+    core.wanting("stranger-1")
+    assert "cannot allocate all claims" in core.refuse().diagnosis.message
+
+    owner = core.wanting("web-0")
+    core.place()
+    assert first is not None
+    assert core.in_flight(owner) == {"a-1"}
+    assert (core.devices_of(stranger) if by_claim else core.in_flight(stranger)) == {"a-2"}
+
+
+def test_several_containers_of_the_owner_share_the_held_devices() -> None:
+    core = GpuCore(devices=3)
+    core.gpus(2)
+    container: Json = {"image": "x", "resources": {"requests": {GPU: "1"}}}
+    owner = pod(containers=[container | {"name": "a"}, container | {"name": "b"}])
+    core.add(owner)
+    core.place()
+    assert core.in_flight(owner) == {"a-0", "a-1"}
+
+
+def test_claims_and_extended_resources_of_a_template_hold_different_devices() -> None:
+    core = GpuCore(devices=3)
+    template = pod_template("gpus")
+    template["spec"]["containers"][0]["resources"]["requests"][GPU] = "2"
+    entry = core.lock(template=template)
+    found = {each.device: each.claim or each.resource_name for each in entry.devices}
+    assert found == {"a-0": "gpus", "a-1": GPU, "a-2": GPU}
+    assert core.gpus(1, "other").phase is Phase.PENDING
+
+
+def test_a_failed_binding_gives_the_devices_back() -> None:
+    core = GpuCore(devices=1)
+    entry = core.gpus(1)
+    core.wanting("web-0")
+    assumed = core.place()
+    assert entry.phase is Phase.BOUND
+
+    core.decider.binding_failed(assumed, NOW)
+
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-0"}, 1)
+    core.wanting("stranger-0")
+    core.wake()
+    core.decide()
+    assert [each.pod.meta.name for each in core.cache.pods_in(NAMESPACE)] == ["web-0"]
+
+
+def test_devices_are_free_for_those_that_wait_after_the_end() -> None:
+    core = GpuCore(devices=1)
+    core.gpus(1, ttlSeconds=10)
+    stranger = core.wanting("stranger-0")
+    core.refuse()
+    core.clock.advance(10)
+    core.decide()
+    core.clock.advance(30)  # the pod's backoff
+    core.decide()
+    assert core.in_flight(stranger) == {"a-0"}
+
+
+def test_a_node_with_the_resource_itself_holds_amounts_alone() -> None:
+    core = GpuCore(devices=0)
+    core.event_handlers.nodes.upsert(None, node("node-b", cpu="64", **{GPU: "2"}))
+    entry = core.gpus(2)
+    assert (entry.node, entry.devices, core.reserved("node-b", GPU)) == ("node-b", (), 2)
+    core.wanting("stranger-0")
+    core.refuse()
+
+
+def test_a_restart_restores_the_devices() -> None:
+    core = GpuCore()
+    core.gpus(1)
+    status = core.status()
+    later = GpuCore()
+    entry = later.gpus(1, status=status, version=3)
+    assert (entry.phase, held(entry), entry.reserved) == (
+        Phase.ACTIVE,
+        {"a-0"},
+        {"cpu": 1000, GPU: 1, "pods": 1},
+    )
+    later.wanting("stranger-0", 2)
+    later.refuse()
+
+
+@pytest.mark.parametrize(("count", "phase"), [(1, Phase.ACTIVE), (2, Phase.PENDING)])
+def test_an_edit_while_no_operator_ran_keeps_the_devices_for_the_same_amount(
+    count: int, phase: Phase
+) -> None:
+    core = GpuCore()
+    core.gpus(1)
+    status = core.status()
+    later = GpuCore(devices=1)
+    entry = later.gpus(count, status=status, version=3, generation=2, priority=1)
+    assert (entry.phase, held(entry)) == (phase, {"a-0"} if phase is Phase.ACTIVE else set())
+
+
+@pytest.mark.parametrize(("count", "devices"), [(1, {"a-0"}), (3, {"a-0", "a-1", "a-2"})])
+def test_an_edited_amount_lets_the_reservation_wait_again(count: int, devices: set[str]) -> None:
+    core = GpuCore(devices=3)
+    entry = core.gpus(2)
+    core.store()
+    core.reservation(resources={"cpu": "1", GPU: str(count)}, version=9, generation=2)
+    assert (entry.phase, entry.message) == (Phase.PENDING, f"the spec was edited: {GPU}")
+    core.decide()
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, devices, count)
+
+
+def test_another_amount_grows_beside_the_same_devices() -> None:
+    core = GpuCore()
+    core.gpus(1, "first", owner="other")
+    entry = core.gpus(1)
+    core.event_handlers.reservations.remove(core.entry("first").reservation)
+    core.reservation(resources={"cpu": "2", GPU: "1"}, version=9, generation=2)
+    core.decide()
+    assert (entry.reserved["cpu"], held(entry)) == (2000, {"a-1"})
+
+
+def test_a_reservation_leaves_a_node_that_no_longer_has_the_resource_itself() -> None:
+    core = GpuCore("node-a", "node-b", devices=0)
+    have = node("node-b", cpu="64", **{GPU: "2"})
+    core.event_handlers.nodes.upsert(None, have)
+    entry = core.gpus(1)
+    assert entry.node == "node-b"
+
+    core.event_handlers.nodes.upsert(have, node("node-b", cpu="64", version=2))
+
+    assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.OVERCOMMITTED)
+    assert entry.message == f"node-b is overcommitted by {GPU} 1"
+
+
+def test_a_reservation_loses_devices_that_no_longer_provide_the_resource() -> None:
+    core = GpuCore()
+    entry = core.gpus(1)
+    claimed = core.lock("claimed", owner="other")
+
+    core.classes.upsert(device_class("gpu", resource=GPU), device_class("gpu"))
+
+    assert (entry.phase, entry.reason, held(entry)) == (Phase.PENDING, reasons.OVERCOMMITTED, set())
+    assert held(claimed) == {"a-1"}
+    core.decide()
+    assert entry.phase is Phase.PENDING
+    core.classes.upsert(device_class("gpu"), device_class("gpu", resource=GPU))
+    core.decide()
+    assert (entry.phase, held(entry)) == (Phase.ACTIVE, {"a-0"})
+
+
+def test_a_claim_of_others_takes_a_held_device() -> None:
+    core = GpuCore(devices=1)
+    entry = core.gpus(1)
+    core.pod("thief")
+    put(core.objects, resource_claim("thief-gpus", owner="thief", status=allocated("a-0", users=["thief"])))
+    core.decide()
+    assert entry.violation == f"claim shop/thief-gpus took device {DRIVER}/a/a-0 reserved on node-a"
+    assert (entry.phase, held(entry)) == (Phase.PENDING, set())
+
+
+def test_a_window_holds_its_devices_from_the_decision_on() -> None:
+    core = GpuCore()
+    entry = core.gpus(1, startAt="2027-01-15T09:00:00Z", pendingDeadlineSeconds=7200)
+    assert (entry.phase, held(entry)) == (Phase.PLANNED, {"a-0"})
+    core.wanting("stranger-0", 2)
+    core.refuse()
+    core.clock.advance(3600)
+    core.decide()
+    assert (entry.phase, held(entry)) == (Phase.ACTIVE, {"a-0"})
+
+
+@pytest.mark.parametrize(("devices", "expected"), [(2, ["a-0", "a-1"]), (1, [])])
+def test_the_members_of_a_group_hold_different_devices_or_none(devices: int, expected: list[str]) -> None:
+    core = GpuCore(devices=devices)
+    group = {"name": "train", "uid": "uid-train", "members": 2, "minMembers": 2}
+    entries = [core.gpus(1, f"train-{number}", owner=f"web-{number}", group=group) for number in range(2)]
+    assert sorted(name for each in entries for name in held(each)) == expected
+
+
+def test_a_reusable_reservation_keeps_its_devices_for_the_next_owner() -> None:
+    core = GpuCore(devices=1)
+    entry = core.gpus(1, reuse="Always")
+    owner = core.wanting("web-0")
+    core.place()
+    core.wanting("stranger-0")
+    core.refuse()
+    assert (entry.phase, held(entry), core.in_flight(owner)) == (Phase.ACTIVE, {"a-0"}, {"a-0"})
+
+
+def test_quotas_count_the_devices_before_and_after_the_decision() -> None:
+    core = GpuCore()
+    quotas = core.objects.reservation_quotas
+    quotas.upsert(None, quota("devices", devices={"gpu": 1}))
+    entry = core.gpus(2)
+    assert (entry.reason, entry.devices) == (reasons.QUOTA_EXCEEDED, ())
+    assert f"requested: {GPUS}=2" in entry.message
+    core.gpus(1, "small")
+    assert core.ledger.quotas.used(NAMESPACE).reserved[GPUS] == 1
