@@ -74,6 +74,13 @@ class Accelerators:
         path = _CLAIMS.item(claim, self._world.namespace)
         return devices_of(Live(self._world.api, _CLAIMS, self._world.api.get(path)))
 
+    def of_extended_resources(self, pod: Pod) -> list[str]:
+        """Return the devices of the claim that was created for a pod's extended resources, sorted."""
+        found = pod.until(lambda each: each["status"].get("extendedResourceClaimStatus"), "name its claim")
+        return sorted(
+            devices_of(self.stored(found["status"]["extendedResourceClaimStatus"]["resourceClaimName"]))
+        )
+
     def _spec(self, *expressions: str, **request: Any) -> Manifest:
         selectors = [{"cel": {"expression": each}} for each in expressions]
         wanted = {"deviceClassName": self._class.name, "selectors": selectors, **request}

@@ -64,6 +64,31 @@ def test_the_owner_gets_the_held_device_and_strangers_get_others(
     held.until_gone()
 
 
+def test_a_reservation_of_an_extended_resource_holds_devices_of_its_class(
+    world: World, accelerators: Accelerators
+) -> None:
+    node = world.node("a")
+    accelerators.slice(node, "gpu-0", "gpu-1", "gpu-2")
+    manifest = world.manifest("web-0", resources={accelerators.resource: "2"})
+    held = world.store(manifest)
+    devices = held.until_phase("Active")["devices"]
+    assert [(each["device"], each["resourceName"]) for each in devices] == [
+        ("gpu-0", accelerators.resource),
+        ("gpu-1", accelerators.resource),
+    ]
+
+    first = world.pod("stranger-0", **accelerators.asking())
+    assert first.until_bound() == node.name
+    assert accelerators.of_extended_resources(first) == ["gpu-2"]
+    second = world.pod("stranger-1", **accelerators.asking())
+    second.until_refused(f"reserved by {world.namespace}/web-0")
+
+    owner = world.pod("web-0", **accelerators.asking(2))
+    assert owner.until_bound() == node.name
+    assert accelerators.of_extended_resources(owner) == ["gpu-0", "gpu-1"]
+    held.until_gone()
+
+
 def test_a_device_is_free_once_its_reservation_is_gone(world: World, accelerators: Accelerators) -> None:
     node = world.node("a")
     accelerators.slice(node, "gpu-0")

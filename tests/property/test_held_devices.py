@@ -47,7 +47,7 @@ class Held:
         assert solution is not None
         self.first = found_by(self.prepared, solution, on)
         names = {each.meta.name: each.meta.name for each in claims}
-        self.devices = tuple(reserved_devices(self.prepared, solution, names, on.name))
+        self.devices = tuple(reserved_devices(self.prepared, solution, on.name, names, {}))
         self.reserved = ReservedDevices(self.in_use.count)
         self.reserved.put("uid", self.devices)
         holders = [

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from tidelock.devices.allocator import Solution
+from tidelock.devices.requests import PreparedClaim
 from tidelock.devices.results import results
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.own_reservations import OwnReservations
@@ -11,7 +12,7 @@ from tidelock.ledger.owners.matching import is_for_any
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.pods import Pod
-from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations, NodeGroup, OwnDevices
+from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations, OwnDevices
 
 
 def own_devices(state: CycleState, pod: Pod, reservations: Reservations) -> dict[str, OwnDevices]:
@@ -52,22 +53,27 @@ def devices_to_hold(found: NodeAllocations, node_name: str) -> tuple[ReservedDev
     solution = found.solution(node_name) if group.to_allocate else None
     if solution is None:
         return ()
-    return tuple(reserved_devices(group, solution, found.names, node_name))
+    resources = {each.request_name: each.resource_name for each in group.mappings}
+    return tuple(reserved_devices(group.to_allocate, solution, node_name, found.names, resources))
 
 
 def reserved_devices(
-    group: NodeGroup, solution: Solution, names: Mapping[str, str], node_name: str
+    claims: Sequence[PreparedClaim],
+    solution: Solution,
+    node_name: str,
+    names: Mapping[str, str],
+    resources: Mapping[str, str],
 ) -> Iterator[ReservedDevice]:
     """Yield the devices to hold for claims. Those with admin access are not held, as others can use them.
 
     Args:
-        group: the claims, of which that for extended resources has no name in the pod.
+        claims: the claims, of which that for extended resources has no name in the pod.
         solution: their devices on a node.
-        names: the names of claims in the pod, by the names of the claims.
         node_name: the node.
+        names: the names of claims in the pod, by the names of the claims.
+        resources: the extended resources, by the names of the requests for them.
 
     """
-    claims, resources = group.to_allocate, {each.request_name: each.resource_name for each in group.mappings}
     allocations = results(claims, solution, node_name)
     for claim, chosen, allocation in zip(claims, solution.devices, allocations, strict=True):
         name = names.get(claim.claim.meta.name)
