@@ -8,6 +8,7 @@ import pytest
 from builders import Json, node, pod
 from devices import DRIVER, claiming, device, device_class, device_slice, put, request, wanting
 from tidelock.framework.api import Code, FilterResult, Status
+from tidelock.framework.devices_to_hold import DevicesToHold
 from tidelock.kube.errors import Forbidden
 from tidelock.model.reserve_pod import reserve_pod_of
 from tidelock.plugins.dynamic_resources.extended_resources import backed_resources, claim_for
@@ -263,14 +264,15 @@ def test_a_node_of_its_own_resource_needs_no_claim() -> None:
     assert cluster.api.asked == []
 
 
-def test_a_reservation_is_held_only_where_the_node_has_the_resource_itself() -> None:
+def test_a_reservation_fits_where_devices_or_the_node_itself_provide_the_resource() -> None:
     cluster = with_gpus("d0", "d1")
     reserve_pod = reserve_pod_of(WANTING.meta, WANTING.spec, WANTING.requests)
-    judged = cluster.judge(reserve_pod)
-    assert judged.fitting == set()
-    assert "a reservation holds no devices" in judged.reasons()[0]
     cluster.scene.cache.put_node(node("node-b", **{GPU: "2"}))
-    assert cluster.judge(reserve_pod).fitting == {"node-b"}
+    judged = cluster.judge(reserve_pod)
+    assert judged.fitting == {"node-a", "node-b"}
+    held = judged.state.expect(DevicesToHold)
+    assert [each.device for each in held.on("node-a")] == ["d0", "d1"]
+    assert held.on("node-b") == ()
 
 
 def test_the_newest_class_of_a_resource_counts() -> None:
