@@ -4,7 +4,8 @@ A new control plane has nodes without kubelets, and Deployments with pods on the
 measurements of a WaterLevel from a server that answers as Prometheus would. A refresh is measured when
 nothing has moved, and when everything has, so that every node and every Deployment is annotated. In the end
 pods are created at a steady rate during a refresh. Their latency is compared with that of pods without a
-refresh. The floor is a bare client that writes as many patches.
+refresh. One more refresh is measured after the cluster has grown to --most-nodes. The floor is a bare client
+that writes as many patches as the others.
 """
 
 import argparse
@@ -136,7 +137,20 @@ class Bench:
         await _next_slot()
         await self.decisions(f"all moved, {self.options.rate:g} pods/s beside it", self.refresh)
         self._figure("", "resident at the end", "MiB").add(resident_bytes(self.program) / _MEBI)
+        if self.options.most_nodes > self.options.nodes:
+            await self._grow()
         await self.floor()
+
+    async def _grow(self) -> None:
+        """Add nodes, and measure a refresh of all of them."""
+        size, few = self.options.most_nodes, len(self.scripted.nodes)
+        measured = list(self.scripted.nodes)
+        self.scripted.nodes += await add_nodes(self.client, size - few, few)
+        await asyncio.sleep(_SLOT)  # the operator takes the new nodes over
+        self.scripted.part = 1.0
+        await _next_slot()
+        await self.refresh(f"all moved, {size:,} nodes")
+        self.scripted.nodes = measured
 
     async def refresh(self, title: str) -> None:
         """Trigger a refresh, and measure its cost."""
@@ -147,7 +161,7 @@ class Bench:
         spec = {"stalenessSeconds": 7200 + int(done.count) % 2}  # any edit triggers a refresh at once
         await self.client.patch(WATERLEVELS.item(_LEVEL), {"spec": spec})
         text = await self._until_refreshed(done.count + 1)
-        target = None if title == _STILL else _TARGET
+        target = _TARGET if len(self.scripted.nodes) == self.options.nodes and title != _STILL else None
         self._figure(title, "refresh", "s", target).add(Histogram.parse(text, _REFRESHES).total - done.total)
         self._figure(title, "patches", "").add(_written(text) - written)
         for program, process in programs.items():
@@ -298,9 +312,9 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     program = tidelock(cluster, install(cluster))
     async with admin(cluster) as client:
         say(f"{options.nodes} nodes, {options.workloads} Deployments, {options.pods} pods.")
-        await add_nodes(client, options.nodes)
+        names = await add_nodes(client, options.nodes)
         pods = await add_workloads(client, options.workloads, options.pods, options.nodes)
-        scripted = Scripted([f"node-{number:04}" for number in range(options.nodes)], pods)
+        scripted = Scripted(names, pods)
         async with serving(scripted), bindings(client) as seen:
             await asyncio.to_thread(program.start)
             bench = Bench(cluster, client, program, scripted, seen, options)
@@ -322,6 +336,7 @@ def main(arguments: Sequence[str]) -> int:
     quick = is_quick(parser, arguments, "smaller counts, for a first look")
     counts = (
         ("nodes", 5_000, 500, "nodes without kubelets"),
+        ("most-nodes", 15_000, 1_000, "nodes in the end"),
         ("workloads", 2_000, 200, "Deployments"),
         ("pods", 10_000, 1_000, "bound pods of these Deployments"),
         ("rounds", 2, 1, "refreshes of each kind"),

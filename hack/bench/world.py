@@ -84,9 +84,16 @@ async def admin(cluster: LocalCluster) -> AsyncIterator[KubeClient]:
         yield client
 
 
-async def add_nodes(client: KubeClient, count: int) -> None:
-    """Create nodes that are Ready and take pods, each with 12 cores, 48Gi and 110 pods."""
-    await put_nodes(client, [ready_node(f"node-{number:04}", _NODE_SIZE) for number in range(count)])
+async def add_nodes(client: KubeClient, count: int, first: int = 0) -> list[str]:
+    """Create nodes that are Ready and take pods, each with 12 cores, 48Gi and 110 pods.
+
+    Returns:
+        their names.
+
+    """
+    names = [f"node-{number:04}" for number in range(first, first + count)]
+    await put_nodes(client, [ready_node(name, _NODE_SIZE) for name in names])
+    return names
 
 
 async def put_nodes(client: KubeClient, nodes: Iterable[dict[str, Any]]) -> None:
