@@ -42,7 +42,7 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.work_queue import WorkQueue
 from tidelock.scheduler.core.pod_gates import PodGates
-from tidelock.scheduler.core.pod_heaps import ActiveQueue, BackoffQueue, PodOrder
+from tidelock.scheduler.core.pod_heaps import BackoffQueue, PodHeap, PodOrder
 from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
 from tidelock.scheduler.core.queueing_hints import InFlightEvents, QueueEvent, QueueingHint, QueueingHints
 from tidelock.scheduler.core.rejected_pods import RejectedPods
@@ -96,18 +96,15 @@ class SchedulingQueue:
         on_failure: OnFailure = log_failure,
         pod_groups: PodGroups | None = None,
     ) -> None:
-        def known(waiting: QueuedPodInfo) -> bool:
-            return self._pods.get(waiting.pod.uid) is waiting
-
         self._profiles = profiles
         self._on_enqueue = on_enqueue or _ignore
         self._flush_after = flush_after
         self.hints = QueueingHints(profiles, on_failure)
         self._in_flight = InFlightEvents()
-        self._gates = PodGates(known, recorder, on_failure, initial_backoff)
-        order = PodOrder(on_failure)
-        self._active = ActiveQueue(order, known)
-        self._backoff = BackoffQueue(order, known, initial_backoff, max_backoff)
+        self._gates = PodGates(recorder, on_failure, initial_backoff)
+        self._order = PodOrder(on_failure)
+        self._active = PodHeap(self._order)
+        self._backoff = BackoffQueue(self._order, initial_backoff, max_backoff)
         self._pods: dict[str, QueuedPodInfo] = {}
         self._pod_groups = pod_groups
         self._uids: dict[Key, str] = {}
@@ -130,13 +127,16 @@ class SchedulingQueue:
             waiting = QueuedPodInfo(pod, profile, now, QueueName.GATED, since=now)
             if self._pod_groups is not None and (key := group_of(pod)) is not None:
                 waiting.due = self._pod_groups.due(key)
-            self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
             self.rejected.change_claims(None, pod)
+            self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
             self._pods[pod.uid] = waiting  # last, as a pod for which that fails would be nowhere
             self._uids[pod.key] = pod.uid
             return
         old, waiting.pod = waiting.pod, pod
         self.rejected.change_claims(old, pod)
+        if self._order.differs(waiting):
+            heap = self._active if waiting.queue is QueueName.ACTIVE else self._backoff
+            heap.push(waiting)
         for event in pod_changes(old, pod):
             change = QueueEvent(self.hints.listeners(event), old, pod, target=pod.uid)
             if waiting.queue is QueueName.IN_FLIGHT:
@@ -361,7 +361,8 @@ class SchedulingQueue:
         self._on_enqueue(waiting.queue, event)
 
     def _leave(self, waiting: QueuedPodInfo) -> None:
-        """Take a pod out of its part of the queue. The heaps skip it later."""
+        """Take a pod out of its part of the queue. The heaps skip its entries later."""
+        waiting.position, waiting.ask_again = None, 0.0
         self._unschedulable.pop(waiting.pod.uid, None)
         self.rejected.discard(waiting)
 

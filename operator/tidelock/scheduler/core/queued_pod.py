@@ -9,6 +9,10 @@ from tidelock.model.pods import Pod
 PluginKey = tuple[str, str]
 """The names of a profile and of one of its plugins."""
 
+SortKey = tuple[float, ...]
+Position = tuple[SortKey, int]
+"""The sort key of a pod in a heap, and a number that no other position has."""
+
 
 class QueueName(StrEnum):
     """The part of the queue in which a pod is. The names are those of the metric's label."""
@@ -34,6 +38,7 @@ class QueuedPodInfo:
         diagnoses: number of attempts that found the pod unschedulable.
         errors_in_a_row: number of attempts since then that failed with an error.
         due: end of the backoff.
+        position: the place in the heap of the active or the backoff queue, or None in other parts.
         plugins: the plugins that rejected the pod in its last attempt.
         pending: the plugins that will say themselves when the pod can go on.
         gated_by: the plugin that gates the pod.
@@ -53,6 +58,7 @@ class QueuedPodInfo:
     diagnoses: int = 0
     errors_in_a_row: int = 0
     due: float = 0.0
+    position: Position | None = None
     plugins: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     gated_by: str = ""
