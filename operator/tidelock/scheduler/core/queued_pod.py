@@ -34,6 +34,7 @@ class QueuedPodInfo:
         added_at: when the pod was added.
         queue: the part of the queue.
         since: when the pod was added, or when its last attempt ended.
+        flush_at: when a rejected or gated pod is tried again without any event.
         attempts: number of attempts.
         diagnoses: number of attempts that found the pod unschedulable.
         errors_in_a_row: number of attempts since then that failed with an error.
@@ -54,6 +55,7 @@ class QueuedPodInfo:
     added_at: float
     queue: QueueName
     since: float = 0.0
+    flush_at: float = 0.0
     attempts: int = 0
     diagnoses: int = 0
     errors_in_a_row: int = 0

@@ -5,7 +5,7 @@ from tidelock.framework.config import default_configuration
 from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.pod_queue import SchedulingQueue
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, SchedulingQueue
 from tidelock.scheduler.core.queued_pod import QueueName
 
 GATE = [{"name": "example.com/quota"}]
@@ -132,7 +132,7 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
     assert waiting is not None
     assert (waiting.queue, waiting.gated_by) == (QueueName.GATED, "SchedulingGates")
     assert popped(queue) == []
-    assert queue.next_due() is None
+    assert queue.next_due() == NOW + FLUSH_AFTER
     queue.upsert(pod("web-0", version=2), NOW + 1)
     assert popped(queue) == ["web-0"]
 
