@@ -19,10 +19,10 @@ class Resource(StrEnum):
     """The resource of an event."""
 
     POD = "Pod"
-    """For registering alone: assigned pods and the refused one."""
+    """For registering alone: assigned, unscheduled and rejected pods."""
     ASSIGNED_POD = "AssignedPod"
     UNSCHEDULED_POD = "UnscheduledPod"
-    """A pod that is new to the queue, or of a group and gone. Other changes of such pods are no events."""
+    """An unbound pod that is new in its group, or has left it. Other changes of such pods are no events."""
     TARGET_POD = "TargetPod"
     """The rejected pod itself."""
     NODE = "Node"
@@ -94,7 +94,9 @@ _NAMES = {action: "".join(part.title() for part in (action.name or "").split("_"
     Action.ALL: "All",
 }
 _COVERED = {
-    Resource.POD: frozenset({Resource.POD, Resource.ASSIGNED_POD, Resource.TARGET_POD}),
+    Resource.POD: frozenset(
+        {Resource.POD, Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource.TARGET_POD}
+    ),
     Resource.ANY: frozenset(Resource),
 }
 

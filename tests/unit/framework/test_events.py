@@ -48,6 +48,9 @@ def test_events_have_the_names_of_kube_scheduler(event: ClusterEvent, label: str
     [
         (ClusterEvent(Resource.POD, Action.DELETE), ASSIGNED_POD_DELETE, True),
         (ClusterEvent(Resource.POD, Action.ADD), ASSIGNED_POD_DELETE, False),
+        (ClusterEvent(Resource.POD, Action.ADD), UNSCHEDULED_POD_ADD, True),
+        (ClusterEvent(Resource.POD, Action.UPDATE), ClusterEvent(Resource.TARGET_POD, Action.UPDATE), True),
+        (ClusterEvent(Resource.ASSIGNED_POD, Action.ADD), UNSCHEDULED_POD_ADD, False),
         (ClusterEvent(Resource.NODE, Action.DELETE), ASSIGNED_POD_DELETE, False),
         (ClusterEvent(Resource.TARGET_POD, Action.DELETE), ASSIGNED_POD_DELETE, False),
         (ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), NODE_ADD, True),

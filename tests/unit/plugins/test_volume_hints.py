@@ -166,6 +166,14 @@ def test_volume_binding_waits_for_the_driver_of_a_claim_to_report_no_capacity_an
     assert not woken(VolumeBinding, (PROVISIONED, claim()), old, new)
 
 
+@pytest.mark.parametrize("reports", [True, False])
+def test_volume_binding_waits_for_the_end_of_a_driver_that_reports_capacity(reports: bool) -> None:
+    old = csi_driver(storage_capacity=reports)
+
+    assert woken(VolumeBinding, (PROVISIONED, OF_DRIVER), old, None) is reports
+    assert not woken(VolumeBinding, (PROVISIONED, claim()), old, None)
+
+
 @pytest.mark.parametrize("new", [csi_node(csi_example_com=2), csi_node(csi_example_com=None)])
 def test_volume_binding_does_not_wait_for_csi_nodes(new: Stored) -> None:
     assert not woken(VolumeBinding, (PROVISIONED, OF_DRIVER), csi_node(csi_example_com=1), new)
@@ -341,3 +349,10 @@ def test_volume_limits_wait_until_a_driver_is_not_required_on_nodes_any_more(
     old, new = (csi_driver(name, required=each) for each in (before, after))
 
     assert woken(NodeVolumeLimits, (PROVISIONED, OF_DRIVER), old, new) is helps
+
+
+@pytest.mark.parametrize(("name", "required"), [(DRIVER, True), (DRIVER, False), ("other.example.com", True)])
+def test_volume_limits_wait_for_the_end_of_a_driver_that_nodes_need(name: str, required: bool) -> None:
+    old, helps = csi_driver(name, required=required), required and name == DRIVER
+
+    assert woken(NodeVolumeLimits, (PROVISIONED, OF_DRIVER), old, None) is helps

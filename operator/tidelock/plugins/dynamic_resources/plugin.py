@@ -52,6 +52,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.devices_to_hold import DevicesToHold
 from tidelock.framework.events import (
+    ASSIGNED_POD_DELETE,
     RESERVATION_FREED,
     Action,
     ClusterEvent,
@@ -63,6 +64,7 @@ from tidelock.framework.plugin_args import read_args, refuse_args
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import devices_text
+from tidelock.model.devices import DeviceClass
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
@@ -347,7 +349,11 @@ class DynamicResources(
     # Events.
 
     def events_to_register(self) -> Sequence[Registration]:
-        """Return the events: claims, classes and slices that come or change, and devices that get free."""
+        """Return the events: claims, classes and slices that come or change, and devices that get free.
+
+        kube-scheduler has neither the event of a pod that goes nor that of a class that goes. No claim shows
+        devices in flight of such a pod, and an older class may provide the extended resource of such a class.
+        """
         changes = Action.ADD | Action.UPDATE
         node_changes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         return (
@@ -364,7 +370,8 @@ class DynamicResources(
             Registration(ClusterEvent(Resource.RESOURCE_CLAIM_TEMPLATE, changes), _names_template),
             Registration(ClusterEvent(Resource.RESERVATION, Action.ACTIVE), _is_owner),
             Registration(RESERVATION_FREED, _held_devices),
-            Registration(ClusterEvent(Resource.DEVICE_CLASS, changes)),
+            Registration(ASSIGNED_POD_DELETE, self._gives_back),
+            Registration(ClusterEvent(Resource.DEVICE_CLASS, changes | Action.DELETE), _may_provide),
             Registration(ClusterEvent(Resource.RESOURCE_SLICE, changes)),
             Registration(ClusterEvent(Resource.DEVICE_TAINT_RULE, Action.UPDATE | Action.DELETE)),
         )
@@ -383,6 +390,13 @@ class DynamicResources(
             return False
         return old is None or old.status != new.status
 
+    def _gives_back(self, _pod: Pod, old: Pod, _: None) -> bool:
+        """Return whether a pod that goes may have had devices in flight, which no claim shows."""
+        claims = resource_claims_of(old, self.handle.objects)
+        if isinstance(claims, str) or any(claim.allocation is None for claim in claims):
+            return True
+        return bool(backed_resources(old, self._classes.by_resource))
+
     def _has_claims(self, pod: Pod, _: Pod | None, new: Pod) -> bool:
         return not isinstance(resource_claims_of(new, self.handle.objects), str)
 
@@ -396,6 +410,11 @@ def _frees_nothing(old: ResourceClaim | None, new: ResourceClaim | None) -> bool
         return True
     freed = old.allocation is not None and (new is None or new.allocation is None)
     return not freed and (new is not None or not old.extended_resources_of)
+
+
+def _may_provide(pod: Pod, old: DeviceClass | None, new: DeviceClass | None) -> bool:
+    """Return whether a class is there, or whether its extended resources may now be those of an older one."""
+    return new is not None or (old is not None and not pod.requests.keys().isdisjoint(old.extended_resources))
 
 
 def _names_template(pod: Pod, _: ResourceClaimTemplate | None, new: ResourceClaimTemplate) -> bool:

@@ -142,13 +142,14 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         of a driver, nor that of a claim that gets another volume. There the pod waits for a later event.
         """
         changes = Action.ADD | Action.UPDATE
+        driver_changes = ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE | Action.DELETE)
         return (
             Registration(ClusterEvent(Resource.CSI_NODE, changes), self._takes_more),
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self._pod_frees),
             Registration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), self._detached),
             of_used_claims(changes),
             Registration(ClusterEvent(Resource.NODE, Action.ADD)),
-            Registration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self._not_required),
+            Registration(driver_changes, self._not_required),
         )
 
     def _drivers(self, pod: Pod) -> set[str]:
@@ -170,5 +171,6 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
     def _detached(self, pod: Pod, old: VolumeAttachment, _: None) -> bool:
         return old.spec.attacher in self._drivers(pod)
 
-    def _not_required(self, pod: Pod, old: CsiDriver, new: CsiDriver) -> bool:
-        return old.required and not new.required and new.meta.name in self._drivers(pod)
+    def _not_required(self, pod: Pod, old: CsiDriver, new: CsiDriver | None) -> bool:
+        required = new is not None and new.required
+        return old.required and not required and old.meta.name in self._drivers(pod)

@@ -1,9 +1,9 @@
 """The events that may help a pod which VolumeBinding has refused.
 
-The events are those of kube-scheduler 1.37, plugins/volumebinding, with two exceptions. CSINodes are not read
-here, because volumes of in-tree drivers are not migrated. A pod that goes can give back volumes that were
-assumed for it. The hints are narrower than those of kube-scheduler: an object concerns a pod only by one of
-the pod's claims.
+The events are those of kube-scheduler 1.37, plugins/volumebinding, with three exceptions. CSINodes are not
+read here, because volumes of in-tree drivers are not migrated. A pod that goes can give back volumes that
+were assumed for it. A driver that goes no longer limits volumes. The hints are narrower than those of
+kube-scheduler: an object concerns a pod only by one of the pod's claims.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class VolumeHints:
             of_used_claims(changes),
             Registration(ClusterEvent(Resource.PERSISTENT_VOLUME, changes), self.volume_helps),
             Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-            Registration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), self.driver_helps),
+            Registration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE | Action.DELETE), self.driver_helps),
             Registration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changes), self.capacity_helps),
             Registration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.pod_gives_back),
         )
@@ -54,14 +54,14 @@ class VolumeHints:
             for claim in known_claims(pod, self._objects)
         )
 
-    def driver_helps(self, pod: Pod, old: CsiDriver, new: CsiDriver) -> bool:
+    def driver_helps(self, pod: Pod, old: CsiDriver, new: CsiDriver | None) -> bool:
         """Return whether the driver of a claim no longer limits volumes to the storage that it reports.
 
         kube-scheduler compares the driver with the inline volumes of the pod, which no such limit concerns.
         """
-        if not old.spec.storage_capacity or new.spec.storage_capacity:
+        if not old.spec.storage_capacity or (new is not None and new.spec.storage_capacity):
             return False
-        return any(each.provisioner == new.meta.name for each in self._classes(pod))
+        return any(each.provisioner == old.meta.name for each in self._classes(pod))
 
     def capacity_helps(self, pod: Pod, old: CsiStorageCapacity | None, new: CsiStorageCapacity) -> bool:
         """Return whether there is a report about the class of a claim, with a larger limit than before."""

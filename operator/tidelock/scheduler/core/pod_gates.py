@@ -1,7 +1,6 @@
 """Runs the PreEnqueue plugins, which keep pods out of the queue."""
 
 import heapq
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 
@@ -17,7 +16,6 @@ class PodGates:
     A gate that fails keeps the pod, as it can't say that the pod may go on. It is asked again after a pause.
 
     Args:
-        known: returns whether the queue still has an entry.
         recorder: takes the durations.
         on_failure: handles exceptions of plugins.
         pause: shortest time in seconds after which a failed gate is asked again.
@@ -26,12 +24,10 @@ class PodGates:
 
     def __init__(
         self,
-        known: Callable[[QueuedPodInfo], bool],
         recorder: MetricsRecorder | None,
         on_failure: OnFailure,
         pause: float,
     ) -> None:
-        self._known = known
         self._recorder = recorder
         self._on_failure = on_failure
         self._pause = pause
@@ -62,7 +58,7 @@ class PodGates:
         """Take a pod with a gate that must be asked again by now, or return None."""
         while self._failed and self._failed[0][0] <= now:
             due, _, waiting = heapq.heappop(self._failed)
-            if self._known(waiting) and waiting.ask_again == due:
+            if waiting.ask_again == due:
                 return waiting
         return None
 

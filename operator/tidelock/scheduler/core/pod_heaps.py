@@ -1,20 +1,20 @@
 """The heaps of the scheduling queue: pods that are ready, and pods that back off.
 
-A pod that has left a heap's part of the queue stays in the heap until its turn, and is skipped then.
+An entry of a heap names the position that its pod had when it was added. It is outdated, and skipped, as soon
+as the pod has another position or none.
 """
 
 import heapq
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 
 from tidelock.model.failures import Attempt, OnFailure
-from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
-
-SortKey = tuple[float, ...]
+from tidelock.scheduler.core.queued_pod import Position, QueuedPodInfo, SortKey
 
 # A pod that waits for days would otherwise overflow a float.
 _MOST_DOUBLINGS = 32
+# A heap with fewer entries may have any number of outdated ones.
+_LEAST_CLEANED = 64
 
 
 class PodOrder:
@@ -24,43 +24,65 @@ class PodOrder:
         self._on_failure = on_failure
         self._sequence = count()
 
-    def key(self, waiting: QueuedPodInfo) -> tuple[SortKey, int]:
+    def place(self, waiting: QueuedPodInfo) -> Position:
+        """Give a pod a new position, and return it."""
+        waiting.position = position = self._key(waiting), next(self._sequence)
+        return position
+
+    def differs(self, waiting: QueuedPodInfo) -> bool:
+        """Return whether a pod in a heap has another sort key now than when it was added."""
+        return waiting.position is not None and waiting.position[0] != self._key(waiting)
+
+    def _key(self, waiting: QueuedPodInfo) -> SortKey:
         """Return the sort key of a pod: by its priority if the plugin fails or returns no numbers."""
         pod = waiting.pod
         with Attempt(partial(self._on_failure, "sort", "Pod", pod.meta)):
-            key = tuple(map(float, waiting.profile.queue_sort.sort_key(pod, waiting.since)))
-            return key, next(self._sequence)
-        return (-float(pod.spec.priority), waiting.since), next(self._sequence)
+            return tuple(map(float, waiting.profile.queue_sort.sort_key(pod, waiting.since)))
+        return -float(pod.spec.priority), waiting.since
 
 
-class ActiveQueue:
-    """The pods that are ready.
+class PodHeap:
+    """Pods by the instant at which they are due, and then by their order."""
 
-    Args:
-        order: the order of pods.
-        known: returns whether the queue still has an entry.
-
-    """
-
-    def __init__(self, order: PodOrder, known: Callable[[QueuedPodInfo], bool]) -> None:
+    def __init__(self, order: PodOrder) -> None:
         self._order = order
-        self._known = known
-        self._heap: list[tuple[SortKey, int, QueuedPodInfo]] = []
+        self._entries: list[tuple[float, Position, QueuedPodInfo]] = []
+        self._cleaned_at = _LEAST_CLEANED
 
-    def __bool__(self) -> bool:
-        return bool(self._heap)
+    def __len__(self) -> int:
+        """Return the number of entries, outdated ones included."""
+        return len(self._entries)
 
-    def push(self, waiting: QueuedPodInfo) -> None:
-        """Add a pod."""
-        heapq.heappush(self._heap, (*self._order.key(waiting), waiting))
+    @property
+    def next_due(self) -> float | None:
+        """The instant at which the first entry is due, or None without any."""
+        return self._entries[0][0] if self._entries else None
+
+    def push(self, waiting: QueuedPodInfo, due: float = 0.0) -> None:
+        """Add a pod, or move it to where its order is now."""
+        heapq.heappush(self._entries, (due, self._order.place(waiting), waiting))
+        if len(self._entries) >= self._cleaned_at:  # pods that go before their turn could fill the memory
+            self._entries = [entry for entry in self._entries if _stands(entry)]
+            heapq.heapify(self._entries)
+            self._cleaned_at = max(_LEAST_CLEANED, 2 * len(self._entries))
 
     def pop(self) -> QueuedPodInfo | None:
         """Take the first pod, or return None."""
-        while self._heap:
-            waiting = heapq.heappop(self._heap)[-1]
-            if self._known(waiting) and waiting.queue is QueueName.ACTIVE:
-                return waiting
+        while self._entries:
+            entry = heapq.heappop(self._entries)
+            if _stands(entry):
+                return entry[-1]
         return None
+
+    def pop_due(self, now: float, most: int) -> tuple[list[QueuedPodInfo], int]:
+        """Take the pods that are due by now. Return them, and how many of `most` entries are left."""
+        due: list[QueuedPodInfo] = []
+        while most > 0 and self._entries and (self._entries[0][0] <= now or not _stands(self._entries[0])):
+            entry = heapq.heappop(self._entries)
+            if _stands(entry):
+                due.append(entry[-1])
+            most -= 1
+        return due, most
 
 
 class BackoffQueue:
@@ -70,21 +92,16 @@ class BackoffQueue:
 
     Args:
         order: the order of pods with the same end of the backoff.
-        known: returns whether the queue still has an entry.
         initial: seconds of the first backoff, which doubles with each further one.
         most: longest backoff in seconds.
 
     """
 
-    def __init__(
-        self, order: PodOrder, known: Callable[[QueuedPodInfo], bool], initial: float, most: float
-    ) -> None:
-        self._order = order
-        self._known = known
+    def __init__(self, order: PodOrder, initial: float, most: float) -> None:
         self._initial = initial
         self._most = most
-        self._rejected: list[tuple[float, SortKey, int, QueuedPodInfo]] = []
-        self._failed: list[tuple[float, SortKey, int, QueuedPodInfo]] = []
+        self._rejected = PodHeap(order)
+        self._failed = PodHeap(order)
 
     @property
     def poppable(self) -> bool:
@@ -96,33 +113,25 @@ class BackoffQueue:
         return min(self._initial * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), self._most)
 
     def push(self, waiting: QueuedPodInfo) -> None:
-        """Add a pod."""
+        """Add a pod, or move it to where its order is now."""
         heap = self._rejected if waiting.plugins or waiting.pending else self._failed
-        heapq.heappush(heap, (waiting.due, *self._order.key(waiting), waiting))
+        heap.push(waiting, waiting.due)
 
     def pop_completed(self, now: float, most: int) -> tuple[list[QueuedPodInfo], int]:
         """Take pods at the end of their backoff. Return them, and how many of `most` entries are left."""
-        completed = []
-        for heap in (self._rejected, self._failed):
-            while most > 0 and heap and (heap[0][0] <= now or not self._backs_off(heap[0][0], heap[0][-1])):
-                due, _, _, waiting = heapq.heappop(heap)
-                if self._backs_off(due, waiting):
-                    completed.append(waiting)
-                most -= 1
-        return completed, most
+        rejected, most = self._rejected.pop_due(now, most)
+        failed, most = self._failed.pop_due(now, most)
+        return rejected + failed, most
 
     def pop_early(self) -> QueuedPodInfo | None:
         """Take the first pod that backs off after a rejection, or return None."""
-        while self._rejected:
-            due, _, _, waiting = heapq.heappop(self._rejected)
-            if self._backs_off(due, waiting):
-                return waiting
-        return None
+        return self._rejected.pop()
 
     def next_failed(self) -> float | None:
         """Return when the first backoff after an error ends, or None."""
-        return self._failed[0][0] if self._failed else None
+        return self._failed.next_due
 
-    def _backs_off(self, due: float, waiting: QueuedPodInfo) -> bool:
-        """Return whether an entry still stands for a pod that backs off."""
-        return self._known(waiting) and waiting.queue is QueueName.BACKOFF and waiting.due == due
+
+def _stands(entry: tuple[float, Position, QueuedPodInfo]) -> bool:
+    """Return whether an entry still stands for its pod."""
+    return entry[-1].position is entry[1]

@@ -8,10 +8,10 @@
 
 A rejected pod waits in `unschedulable` for an event that may help it by the hints of the plugins that
 rejected it, or for `flush_after`. It then waits for the end of its backoff, unless no other pod is ready. A
-pod that failed with an error waits for the end of its backoff in any case. A `gated` pod waits for the plugin
-that gates it.
+pod that failed with an error waits for the end of its backoff in any case. A `gated` pod waits for an event
+that may open its gate, or for `flush_after`.
 
-Semantics of kube-scheduler 1.36 (backend/queue), except that kube-scheduler rounds backoffs to whole seconds
+Semantics of kube-scheduler 1.37 (backend/queue), except that kube-scheduler rounds backoffs to whole seconds
 and goes by priority within each second. Times are seconds of a clock that goes on if the time is set back.
 """
 
@@ -42,7 +42,7 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.work_queue import WorkQueue
 from tidelock.scheduler.core.pod_gates import PodGates
-from tidelock.scheduler.core.pod_heaps import ActiveQueue, BackoffQueue, PodOrder
+from tidelock.scheduler.core.pod_heaps import BackoffQueue, PodHeap, PodOrder
 from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
 from tidelock.scheduler.core.queueing_hints import InFlightEvents, QueueEvent, QueueingHint, QueueingHints
 from tidelock.scheduler.core.rejected_pods import RejectedPods
@@ -72,7 +72,7 @@ class SchedulingQueue:
         on_enqueue: called for each pod that enters a part of the queue.
         initial_backoff: seconds of the first backoff, which doubles with each further one.
         max_backoff: longest backoff in seconds.
-        flush_after: seconds after which a rejected pod is retried without any event.
+        flush_after: seconds after which a rejected pod is retried, and a gate asked again, without any event.
         recorder: takes the durations of gates.
         on_failure: handles exceptions of gates, hints and sort plugins.
         pod_groups: the groups of pods. The pods of one have a common backoff.
@@ -96,22 +96,19 @@ class SchedulingQueue:
         on_failure: OnFailure = log_failure,
         pod_groups: PodGroups | None = None,
     ) -> None:
-        def known(waiting: QueuedPodInfo) -> bool:
-            return self._pods.get(waiting.pod.uid) is waiting
-
         self._profiles = profiles
         self._on_enqueue = on_enqueue or _ignore
         self._flush_after = flush_after
         self.hints = QueueingHints(profiles, on_failure)
         self._in_flight = InFlightEvents()
-        self._gates = PodGates(known, recorder, on_failure, initial_backoff)
-        order = PodOrder(on_failure)
-        self._active = ActiveQueue(order, known)
-        self._backoff = BackoffQueue(order, known, initial_backoff, max_backoff)
+        self._gates = PodGates(recorder, on_failure, initial_backoff)
+        self._order = PodOrder(on_failure)
+        self._active = PodHeap(self._order)
+        self._backoff = BackoffQueue(self._order, initial_backoff, max_backoff)
         self._pods: dict[str, QueuedPodInfo] = {}
         self._pod_groups = pod_groups
         self._uids: dict[Key, str] = {}
-        self._unschedulable: OrderedDict[str, QueuedPodInfo] = OrderedDict()  # in the order of rejections
+        self._flushes: OrderedDict[str, QueuedPodInfo] = OrderedDict()  # rejected and gated pods, in order
         self.rejected = RejectedPods(self.hints)
         self._waves: deque[_Wave] = deque()
         self._steady = SteadyClock()
@@ -130,13 +127,16 @@ class SchedulingQueue:
             waiting = QueuedPodInfo(pod, profile, now, QueueName.GATED, since=now)
             if self._pod_groups is not None and (key := group_of(pod)) is not None:
                 waiting.due = self._pod_groups.due(key)
-            self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
             self.rejected.change_claims(None, pod)
+            self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
             self._pods[pod.uid] = waiting  # last, as a pod for which that fails would be nowhere
             self._uids[pod.key] = pod.uid
             return
         old, waiting.pod = waiting.pod, pod
         self.rejected.change_claims(old, pod)
+        if self._order.differs(waiting):
+            heap = self._active if waiting.queue is QueueName.ACTIVE else self._backoff
+            heap.push(waiting)
         for event in pod_changes(old, pod):
             change = QueueEvent(self.hints.listeners(event), old, pod, target=pod.uid)
             if waiting.queue is QueueName.IN_FLIGHT:
@@ -209,8 +209,8 @@ class SchedulingQueue:
         self.done(uid)
         if hint is QueueingHint.SKIP:
             waiting.queue = QueueName.UNSCHEDULABLE
-            self._unschedulable[uid] = waiting
             self.rejected.add(waiting, rejectors)
+            self._flush_later(waiting, now)
             self._on_enqueue(waiting.queue, SCHEDULE_ATTEMPT_FAILURE)
         else:
             self._requeue(waiting, hint, now, SCHEDULE_ATTEMPT_FAILURE)
@@ -343,6 +343,8 @@ class SchedulingQueue:
         """Put a pod into the part of the queue to which its gates and its backoff assign it."""
         if self._gates.keep(waiting, now):
             self.rejected.add(waiting, ((waiting.profile.scheduler_name, waiting.gated_by),))
+            if not waiting.pod.requires_reservation:  # its gate may take 0.1 s, and needs no flush
+                self._flush_later(waiting, now)
             if new or waiting.queue is not QueueName.GATED:
                 self._on_enqueue(QueueName.GATED, event)
             waiting.queue = QueueName.GATED
@@ -360,16 +362,21 @@ class SchedulingQueue:
         self._active.push(waiting)
         self._on_enqueue(waiting.queue, event)
 
+    def _flush_later(self, waiting: QueuedPodInfo, now: float) -> None:
+        waiting.flush_at = now + self._flush_after
+        self._flushes[waiting.pod.uid] = waiting
+
     def _leave(self, waiting: QueuedPodInfo) -> None:
-        """Take a pod out of its part of the queue. The heaps skip it later."""
-        self._unschedulable.pop(waiting.pod.uid, None)
+        """Take a pod out of its part of the queue. The heaps skip its entries later."""
+        waiting.position, waiting.ask_again = None, 0.0
+        self._flushes.pop(waiting.pod.uid, None)
         self.rejected.discard(waiting)
 
     def _ripen(self, now: float) -> bool:
         """Move some of the pods that have waited long enough. Return whether these were all."""
         left = _AT_A_TIME
         while left > 0 and (flush_at := self._next_flush()) is not None and flush_at <= now:
-            oldest = next(iter(self._unschedulable.values()))
+            oldest = next(iter(self._flushes.values()))
             self._wake(oldest, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULABLE_TIMEOUT)
             left -= _cost(oldest)
         completed, left = self._backoff.pop_completed(now, left)
@@ -381,8 +388,8 @@ class SchedulingQueue:
         return left > 0
 
     def _next_flush(self) -> float | None:
-        oldest = next(iter(self._unschedulable.values()), None)
-        return None if oldest is None else oldest.since + self._flush_after
+        oldest = next(iter(self._flushes.values()), None)
+        return None if oldest is None else oldest.flush_at
 
 
 def _cost(waiting: QueuedPodInfo) -> int:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from builders import NAMESPACE, pod
-from devices import allocated, claiming, device_class, device_slice, resource_claim, taint_rule
-from tidelock.framework.events import Action, ClusterEvent, Resource, pod_changes
+from devices import allocated, claiming, device_class, device_slice, put, resource_claim, taint_rule
+from tidelock.framework.events import ASSIGNED_POD_DELETE, Action, ClusterEvent, Resource, pod_changes
+from tidelock.model.pods import Pod
 from tidelock.model.resource_claims import ResourceClaim
 from unit.plugins.dynamic_resources.cluster import Cluster
 from unit.plugins.hinting import woken_by
@@ -77,3 +78,31 @@ def test_claims_are_known_by_namespace() -> None:
     cluster.claim()
     assert cluster.objects.resource_claims.get("gpu", NAMESPACE) is not None
     assert cluster.objects.resource_claims.get("gpu", "other") is None
+
+
+@pytest.mark.parametrize(
+    ("gone", "expected"),
+    [
+        (pod("gone", **claiming("gpu")), True),
+        (pod("gone", **claiming("missing")), True),
+        (pod("gone", **claiming("written")), False),
+        (pod("gone", requests={"example.com/gpu": "1"}), True),
+        (pod("gone", requests={"example.com/fpga": "1"}), False),
+        (pod("gone"), False),
+    ],
+)
+def test_a_pod_that_goes_helps_if_it_may_have_had_devices_in_flight(gone: Pod, expected: bool) -> None:
+    cluster = Cluster()
+    cluster.claim()
+    put(cluster.objects, resource_claim("written", status=allocated("d0")))
+    put(cluster.objects, device_class("large", resource="example.com/gpu"))
+
+    assert helps(ASSIGNED_POD_DELETE, gone, None, cluster) is expected
+
+
+@pytest.mark.parametrize(("resource", "expected"), [("example.com/gpu", True), ("example.com/fpga", False)])
+def test_a_class_that_goes_helps_pods_that_request_its_resource(resource: str, expected: bool) -> None:
+    event = ClusterEvent(Resource.DEVICE_CLASS, Action.DELETE)
+    gone = device_class("newest", resource="example.com/gpu")
+
+    assert woken_by(Cluster().plugin, pod(requests={resource: "1"}), [event], gone, None) is expected

@@ -11,6 +11,7 @@ from devices import (
     claim_template,
     claiming,
     device,
+    device_class,
     device_slice,
     pod_template,
     put,
@@ -19,6 +20,7 @@ from devices import (
     wanting,
     wanting_all,
 )
+from tidelock.framework.events import Action, ClusterEvent, Resource
 from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.device_core import DeviceCore, held
@@ -97,6 +99,33 @@ def test_the_devices_stay_held_until_the_owner_is_bound_and_are_back_if_that_fai
 
     assert (entry.phase, held(entry)) == (Phase.ACTIVE, {"a-0"})
     assert core.status()["devices"][0]["device"] == "a-0"
+
+
+def test_devices_in_flight_that_come_back_wake_the_pods_that_lacked_them() -> None:
+    """Bug: no claim shows devices in flight, so their return was no event for a pod that waited for some."""
+    core = DeviceCore(devices=1)
+    first = core.placed("web-0")
+    core.pod("web-1")
+    core.refuse()
+
+    core.decider.binding_failed(first, NOW)
+
+    assert core.place().pod.meta.name == "web-1"
+
+
+def test_a_pod_gets_devices_of_an_older_class_once_the_newest_of_its_resource_is_gone() -> None:
+    """Bug: the newest of several classes provides a resource, and its end was no event for pods."""
+    core = DeviceCore()
+    resource = "example.com/gpu"
+    newest = device_class("newest", "false", resource=resource, created="2027-01-15T08:00:00Z")
+    put(core.objects, device_class("older", resource=resource, created="2027-01-14T08:00:00Z"), newest)
+    core.add(pod(requests={"cpu": "1", resource: "1"}))
+    core.refuse()
+
+    core.objects.device_classes.remove(newest)
+    core.event_handlers.notify(ClusterEvent(Resource.DEVICE_CLASS, Action.DELETE), newest, None)
+
+    assert core.place().node_name == "node-a"
 
 
 def test_an_owner_keeps_its_written_devices_for_its_next_attempt() -> None:

@@ -5,7 +5,7 @@ from tidelock.framework.config import default_configuration
 from tidelock.framework.events import ASSIGNED_POD_DELETE
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.pod_queue import SchedulingQueue
+from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, SchedulingQueue
 from tidelock.scheduler.core.queued_pod import QueueName
 
 GATE = [{"name": "example.com/quota"}]
@@ -72,6 +72,59 @@ def test_the_newest_version_of_a_pod_pops(queue: SchedulingQueue) -> None:
     assert queue.pop(NOW + 1) is None
 
 
+def refuse_after_taking(queue: SchedulingQueue, name: str, now: float) -> None:
+    """Try a pod before its turn, as its group does, and refuse it."""
+    waiting = queue.get(f"uid-{name}")
+    assert waiting is not None
+    queue.take(waiting)
+    queue.add_unschedulable(waiting.pod.uid, now, {"NodeResourcesFit"})
+
+
+def test_a_pod_that_was_tried_before_its_turn_goes_behind_the_others_then(queue: SchedulingQueue) -> None:
+    """Bug: its entry from before the attempt stayed in the heap, and had it popped first."""
+    queue.upsert(pod("taken"), NOW)
+    queue.upsert(pod("other"), NOW + 1)
+    refuse_after_taking(queue, "taken", NOW + 2)
+    queue.activate("uid-taken", NOW + 3)
+
+    assert popped(queue, NOW + 3) == ["other", "taken"]
+
+
+def test_a_pod_that_came_back_while_its_old_entry_was_in_the_heap_pops_once_per_attempt(
+    queue: SchedulingQueue,
+) -> None:
+    queue.upsert(pod("web-0"), NOW)
+    refuse_after_taking(queue, "web-0", NOW)
+    queue.activate("uid-web-0", NOW)
+
+    assert popped(queue) == ["web-0"]
+    assert queue.next_due() is None
+
+
+@pytest.mark.parametrize("backs_off", [False, True])
+def test_an_update_that_changes_the_sort_key_of_a_pod_moves_it(
+    queue: SchedulingQueue, *, backs_off: bool
+) -> None:
+    """Bug: a pod in a heap kept the place of its first version there. kube-scheduler sorts it again."""
+    for name in ("first", "second"):
+        queue.upsert(pod(name), NOW)
+        if backs_off:
+            queue.pop(NOW)
+            queue.add_unschedulable(f"uid-{name}", NOW, {"NodeResourcesFit"})
+    queue.notify(ASSIGNED_POD_DELETE, pod("other", node_name="node-a"), None, NOW)
+    queue.upsert(pod("second", priority=5, version=2), NOW)
+
+    assert popped(queue) == ["second", "first"]
+
+
+def test_an_update_that_keeps_the_sort_key_keeps_the_place_of_a_pod(queue: SchedulingQueue) -> None:
+    for name in ("first", "second"):
+        queue.upsert(pod(name), NOW)
+    queue.upsert(pod("first", labels={"app": "web"}, version=2), NOW)
+
+    assert popped(queue) == ["first", "second"]
+
+
 def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue) -> None:
     queue.upsert(pod("web-0", schedulingGates=GATE), NOW)
     waiting = queue.get("uid-web-0")
@@ -79,7 +132,7 @@ def test_a_gated_pod_waits_until_an_update_opens_its_gate(queue: SchedulingQueue
     assert waiting is not None
     assert (waiting.queue, waiting.gated_by) == (QueueName.GATED, "SchedulingGates")
     assert popped(queue) == []
-    assert queue.next_due() is None
+    assert queue.next_due() == NOW + FLUSH_AFTER
     queue.upsert(pod("web-0", version=2), NOW + 1)
     assert popped(queue) == ["web-0"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NOW, SCHEDULER, node, pod
-from tidelock.framework.api import SUCCESS, Status
+from tidelock.framework.api import SUCCESS, Code, Status
 from tidelock.framework.config import default_configuration
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
@@ -293,6 +293,29 @@ def test_a_refused_pod_is_retried_after_five_minutes_without_any_event(queue: Sc
     assert queue.pop(NOW + FLUSH_AFTER - 0.001) is None
     assert queue.pop(NOW + FLUSH_AFTER) is not None
     assert queue.next_due() == NOW + 1 + FLUSH_AFTER
+
+
+def test_a_gate_is_asked_again_after_five_minutes_without_any_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: a gate that opens with time, and not by an event, kept its pod for ever."""
+    decider = Decider(default_configuration(SCHEDULER, BUILTINS))
+    gate = next(each for each in decider.profile.pre_enqueue if each.name == "DynamicResources")
+    status = Status(Code.UNSCHEDULABLE, ("not yet",))
+    monkeypatch.setattr(gate, "pre_enqueue", lambda _: status)
+    decider.queue.upsert(pod("web-0"), NOW)
+
+    assert decider.queue.pop(NOW + FLUSH_AFTER) is None
+    status = SUCCESS
+    assert decider.queue.next_due() == NOW + 2 * FLUSH_AFTER
+    assert decider.queue.pop(NOW + 2 * FLUSH_AFTER - 0.001) is None
+    assert decider.queue.pop(NOW + 2 * FLUSH_AFTER) is not None
+
+
+def test_a_pod_that_is_gated_for_its_reservation_waits_for_events_alone() -> None:
+    queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
+    queue.upsert(pod("web-0", annotations={REQUIRE_RESERVATION: "true"}), NOW)
+
+    assert queue.counts()[QueueName.GATED] == 1
+    assert queue.next_due() is None
 
 
 def test_a_pod_that_an_unknown_plugin_refused_is_retried_after_its_backoff(queue: SchedulingQueue) -> None:
