@@ -136,6 +136,7 @@ class Record:
     since: float
     queue: QueueName = QueueName.GATED
     due: float = 0.0
+    flush_at: float = 0.0
     diagnoses: int = 0
     errors: int = 0
     refused_by: set[str] = field(default_factory=set)
@@ -198,13 +199,16 @@ class Queueing(RuleBasedStateMachine):
         text = {"edited": str(version)}
         labels = text if change == "label" else old.meta.labels
         annotations = text if change == "annotation" else old.meta.annotations
+        if change == "priority":
+            self.records[name].priority ^= 1
         priority = self.records[name].priority
         self.pods[name] = new = pod(
             name, priority=priority, labels=labels, annotations=annotations, version=version
         )
         self.queue.upsert(new, self.now)
         record = self.records[name]
-        action = {"label": Action.UPDATE_POD_LABEL, "annotation": Action.UPDATE}.get(change)
+        actions = {"label": Action.UPDATE_POD_LABEL, "annotation": Action.UPDATE, "priority": Action.UPDATE}
+        action = actions.get(change)
         if action is None:
             return
         event, thing = ClusterEvent(Resource.TARGET_POD, action), Thing(frozenset())
@@ -292,7 +296,7 @@ class Queueing(RuleBasedStateMachine):
         elif kind == "pod" and name not in self.records:
             self.add(name, data.draw(st.integers(0, 1)), closed=data.draw(st.booleans()))
         elif kind == "pod" and helps:
-            self.edit(name, data.draw(st.sampled_from(["label", "status", "annotation"])))
+            self.edit(name, data.draw(st.sampled_from(["label", "status", "annotation", "priority"])))
         elif kind == "pod":
             self.remove(name)
         else:  # the pod notices that when it is enqueued again
@@ -347,7 +351,7 @@ class Queueing(RuleBasedStateMachine):
 
     def _place(self, record: Record, place: QueueName) -> None:
         """Move a pod to a queue, as the gate and its backoff allow."""
-        record.gated = False
+        record.gated, record.flush_at = False, self.now + FLUSH_AFTER
         if place in (QueueName.ACTIVE, QueueName.BACKOFF):
             if record.name in Gate.closed:
                 record.gated, record.queue = True, QueueName.GATED
@@ -358,7 +362,7 @@ class Queueing(RuleBasedStateMachine):
 
     def _let_time_work(self) -> None:
         for record in self.records.values():
-            if record.queue is QueueName.UNSCHEDULABLE and record.since + FLUSH_AFTER <= self.now:
+            if record.queue in (QueueName.UNSCHEDULABLE, QueueName.GATED) and record.flush_at <= self.now:
                 self._place(record, QueueName.BACKOFF)
             if record.queue is QueueName.BACKOFF and record.due <= self.now:
                 record.queue = QueueName.ACTIVE
@@ -386,8 +390,8 @@ class Queueing(RuleBasedStateMachine):
                 dues.append(0.0)
             elif record.queue is QueueName.BACKOFF:
                 dues.append(record.due if record.errors else 0.0)
-            elif record.queue is QueueName.UNSCHEDULABLE:
-                dues.append(record.since + FLUSH_AFTER)
+            elif record.queue in (QueueName.UNSCHEDULABLE, QueueName.GATED):
+                dues.append(record.flush_at)
         return min(dues, default=None)
 
 
