@@ -154,6 +154,18 @@ def test_an_allocated_claim_keeps_its_pods_on_its_node() -> None:
     assert judged.narrowed("node-b").fitting == {"node-b"}
 
 
+def test_devices_without_node_operations_need_a_kubelet_that_can_leave_them_out() -> None:
+    """kube-scheduler checks this with its gate DRAOptionalNodeOperations off, too."""
+    cluster = Cluster()
+    cluster.scene.cache.put_node(node("node-b", features=["DRAOptionalNodeOperations"]))
+    cluster.claim(status=allocated("d0", skipNodeOperations=["*"], users=["other"]))
+    judged = cluster.judge(WANTING)
+    assert judged.fitting == {"node-b"}
+    assert judged.reasons("node-a") == (NOT_AVAILABLE,)
+    cluster.claim(status=allocated("d0", skipNodeOperations=["*"], node_name="node-a", users=["other"]))
+    assert cluster.judge(WANTING).fitting == set()
+
+
 def test_devices_with_failed_or_late_conditions_can_not_be_used() -> None:
     cluster = Cluster(bindingTimeout="1m")
     conditions: Json = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
