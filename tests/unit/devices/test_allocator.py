@@ -136,6 +136,17 @@ def test_constraints_compare_an_attribute_of_all_devices(
     assert names(RACKS, resource_claim("c", either, constraints=[constraint])) == expected
 
 
+@pytest.mark.parametrize("kind", ["matchAttribute", "distinctAttribute"])
+def test_a_list_agrees_with_no_other_device(kind: str) -> None:
+    """kube-scheduler compares lists with its alpha gate DRAListTypeAttributes only."""
+    values = {"numas": {"ints": [0, 1]}}, {"numas": {"ints": [0, 1]}}, {"numas": {"ints": [2]}}
+    slices = [device_slice("s", *(device(f"d{n}", attributes=each) for n, each in enumerate(values)))]
+    constraint = {kind: f"{DRIVER}/numas"}
+    assert names(slices, resource_claim("c", request("r", wanting()), constraints=[constraint])) == ["d0"]
+    two = request("r", wanting(count=2))
+    assert names(slices, resource_claim("c", two, constraints=[constraint])) is None
+
+
 def test_distinct_values_exclude_devices_with_the_same_one() -> None:
     constraint = {"distinctAttribute": f"{DRIVER}/rack"}
     wanted = request("r", wanting(count=2))

@@ -100,6 +100,29 @@ def test_expressions_select_devices() -> None:
     assert cluster.device_of() == "d1"
 
 
+def test_expressions_see_lists_of_each_type() -> None:
+    cluster = Cluster()
+    own = f"device.attributes['{DRIVER}']"
+    scalars = f"2 in {own}.numas && {own}.modes.includes('ib') && {own}.flags == [true]"
+    versions = f"{own}.versions[0].isGreaterThan(semver('1.0.0'))"
+    cluster.claim("gpu", request("r", wanting(scalars, versions)))
+    lists = {"numas": {"ints": [1, 2]}, "modes": {"strings": ["ib"]}, "flags": {"bools": [True]}}
+    newer = {"versions": {"versions": ["1.2.0"]}}
+    older = {"versions": {"versions": ["0.9.0"]}}
+    put(cluster.objects, device_slice("a", device("d0", attributes=lists | newer)))
+    put(cluster.objects, device_slice("b", device("d0", attributes=lists | older), node_name="node-b"))
+    assert cluster.judge(WANTING).fitting == {"node-a"}
+
+
+def test_an_attribute_of_unknown_type_is_an_error_of_every_expression() -> None:
+    cluster = Cluster()
+    cluster.claim("gpu", request("r", wanting("true")))
+    put(cluster.objects, device_slice("a", device("d0", attributes={"price": {"decimal": "1.5"}})))
+    judged = cluster.judge(WANTING)
+    assert judged.fitting == set()
+    assert judged.reasons("node-a")[0].endswith("attribute price: unsupported attribute value")
+
+
 def test_an_expression_that_fails_for_a_device_rules_its_node_out_with_the_error() -> None:
     cluster = Cluster()
     cluster.claim("gpu", request("r", wanting(f"device.attributes['{DRIVER}'].memory >= 40")))
