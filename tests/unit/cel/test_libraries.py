@@ -94,6 +94,12 @@ LISTS = [
     "sets.contains([1, 2], [2]) && !sets.contains([1], [2]) && sets.contains([1], [])",
     "sets.intersects([1, 2], [2, 3]) && !sets.intersects([1], [2])",
     "sets.equivalent([1, 2, 2], [2, 1]) && !sets.equivalent([1], [1, 2])",
+    "sets.contains([dyn(1), dyn(2.0)], [dyn(2u), dyn(1.0)]) && !sets.contains([dyn(true)], [1])",
+    "sets.intersects([[1], [2, 3]], [[4], [2, 3]]) && sets.contains([dyn('a'), dyn(1)], [dyn(1)])",
+    "!sets.contains([0.0 / 0.0], [0.0 / 0.0]) && sets.equivalent([], []) && !sets.intersects([], [])",
+    # elements that can't be compared count as equal in a list
+    "[dyn(quantity('1'))] == [dyn('a')] && {'a': dyn(quantity('1'))} == {'a': dyn('a')}",
+    "[dyn('a')] != [dyn(quantity('1'))]",
 ]
 AMOUNTS = [
     "quantity('1.5Gi') == quantity('1536Mi') && quantity('200M').compareTo(quantity('0.2G')) == 0",
@@ -191,6 +197,31 @@ FORMATS = [
 @pytest.mark.parametrize("expression", [*CONVERSIONS, *TIMES, *STRINGS, *LISTS, *AMOUNTS, *NETWORK, *FORMATS])
 def test_the_expression_is_true(expression: str) -> None:
     assert matches(expression)
+
+
+VALUES_OF_A_DEVICE = "lists.range(48)"  # ResourceSliceMaxAttributeValuesPerDevice
+
+
+@pytest.mark.parametrize("function", ["contains", "intersects", "equivalent"])
+def test_sets_cost_each_pair_of_their_elements(function: str) -> None:
+    """All values of a device are far from the limit. That of Kubernetes is a thousand times a thousand."""
+    assert matches(f"[1, 2, 3].all(x, sets.{function}({VALUES_OF_A_DEVICE}, {VALUES_OF_A_DEVICE}))")
+    large = "lists.range(1000)"
+    with pytest.raises(EvaluationError, match="actual cost limit exceeded"):
+        matches(f"sets.{function}({large}, {large})")
+
+
+def test_equivalent_sets_cost_twice_as_much_as_contained_ones() -> None:
+    def cost(function: str) -> int:
+        call = f"sets.{function}({VALUES_OF_A_DEVICE}, {VALUES_OF_A_DEVICE})"
+        return DeviceSelector.compile(call).evaluate(DEVICE)[1]
+
+    assert 0 < cost("intersects") == cost("contains")
+    assert cost("equivalent") == 2 * cost("contains")
+
+
+def test_distinct_elements_of_all_values_of_a_device_are_within_the_limit() -> None:
+    assert matches(f"[1, 2, 3].all(x, {VALUES_OF_A_DEVICE}.distinct().size() == 48)")
 
 
 @pytest.mark.parametrize(
