@@ -87,7 +87,8 @@ class Quantity:
     @property
     def unscaled(self) -> int:
         """The number beside the power of ten."""
-        return self.nano // 10 ** (9 + self.scale)
+        unit: int = 10 ** (9 + self.scale)
+        return self.nano // unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from tidelock.cel.values import Quantity, Semver, checked_int, footprint
 from tidelock.model.quantities import QuantityError, exact_quantity
 
 _NANO = 10**9
-_SUFFIX = re.compile(r"(?!$)[+-]?\.?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
-_PARTS = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
+_ENDING = r"([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)"
+_SUFFIX = re.compile(rf"(?!$)[+-]?\.?{_ENDING}")
+_PARTS = re.compile(rf"[+-]?0*([0-9]*)\.?([0-9]*){_ENDING}")
 # Digits of a number that Kubernetes reads as an int64. A binary suffix counts as three a power of 1024.
 _DECIMAL_DIGITS, _BINARY_DIGITS = 18, 14
 _DECIMAL_SUFFIXES = {suffix: 3 * power for power, suffix in enumerate("num kMGTPE", start=-3)} | {"": 0}
@@ -79,7 +80,7 @@ def _sum(left: Quantity, right: Quantity, sign: int = 1) -> Quantity:
     return Quantity(nano, scale, decimal=not fits, computed=True)
 
 
-def _moved(left: Quantity, number: int, sign: int = 1) -> Quantity:
+def _sum_with_int(left: Quantity, number: int, sign: int = 1) -> Quantity:
     return _sum(left, Quantity(number * _NANO), sign)
 
 
@@ -174,9 +175,9 @@ OVERLOADS: tuple[Overload, ...] = (
     method("asInteger", "Quantity -> int", _as_integer),
     method("asApproximateFloat", "Quantity -> double", _as_float),
     method("add", "Quantity, Quantity -> Quantity", _sum),
-    method("add", "Quantity, int -> Quantity", _moved),
+    method("add", "Quantity, int -> Quantity", _sum_with_int),
     method("sub", "Quantity, Quantity -> Quantity", lambda a, b: _sum(a, b, -1)),
-    method("sub", "Quantity, int -> Quantity", lambda a, b: _moved(a, b, -1)),
+    method("sub", "Quantity, int -> Quantity", lambda a, b: _sum_with_int(a, b, -1)),
     method("isGreaterThan", "Quantity, Quantity -> bool", lambda a, b: a.nano > b.nano),
     method("isLessThan", "Quantity, Quantity -> bool", lambda a, b: a.nano < b.nano),
     method("compareTo", "Quantity, Quantity -> int", lambda a, b: _order(a.nano, b.nano)),
