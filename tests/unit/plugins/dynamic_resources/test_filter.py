@@ -129,9 +129,13 @@ def test_an_expression_that_fails_for_a_device_rules_its_node_out_with_the_error
     put(cluster.objects, device_slice("a", "d0"))
     judged = cluster.judge(WANTING)
     assert judged.fitting == set()
-    assert judged.reasons("node-a")[0].startswith(
-        "claim shop/gpu: selector #0 on device gpu.example.com/a/d0: CEL runtime error: "
+    error = (
+        "claim shop/gpu: selector #0 on device gpu.example.com/a/d0: CEL runtime error: no such key: memory"
     )
+    hint = (
+        ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has()"
+    )
+    assert judged.reasons("node-a") == (f"{error}{hint} for optional fields",)
     assert judged.reasons("node-b") == (CANNOT_ALLOCATE,)
 
 
