@@ -260,8 +260,8 @@ def test_devices_that_were_allocated_earlier_have_only_the_rest_of_the_time() ->
     cluster.claim(status=status)
     judged = cluster.reserve(wanting("p", "gpu"))
 
-    status = asyncio.run(asyncio.wait_for(bind_while(cluster, judged, {}, writes=1), 10))
-    assert status.reasons == ("device binding timeout: claim=gpu",)
+    bound = asyncio.run(asyncio.wait_for(bind_while(cluster, judged, {}, writes=1), 10))
+    assert bound.reasons == ("device binding timeout: claim=gpu",)
 
 
 # Deallocation.
