@@ -100,6 +100,17 @@ def test_all_devices_are_allocated_or_none() -> None:
     assert names([], everything) is None
 
 
+def test_the_first_of_several_errors_is_that_of_kube_scheduler() -> None:
+    """Pools and their devices are looked at in order, and first of all for requests of all devices."""
+    slices = [device_slice("s", "d0", pool="a"), device_slice("t", "d1", pool="b", slices=2)]
+    exact, every = request("r", wanting(of_class="broken")), request("all", wanting_all())
+    with pytest.raises(AllocationError, match="resource pool gpu.example.com/b is currently being updated"):
+        names(slices, resource_claim("c", exact, every))
+    failing = request("all", wanting_all(of_class="broken"))
+    with pytest.raises(AllocationError, match="class broken: selector #0"):
+        names(slices, resource_claim("c", failing))
+
+
 def test_the_first_possible_alternative_is_chosen() -> None:
     wanted = resource_claim("c", request("r", wanting(count=3), wanting(count=2)))
     found = allocations(PLAIN, wanted, in_use=[allocated("d0")])
