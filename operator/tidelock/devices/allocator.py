@@ -113,8 +113,8 @@ class DeviceAllocator:
         """Return the first devices for the first alternatives, if nothing but free devices is needed.
 
         That is where the search would arrive without ever going back, for most claims in a fraction of the
-        time. Otherwise the result is None, and the search begins anew. No expression is asked before that is
-        possible, because the search would begin with others, whose errors count.
+        time. Otherwise the result is None, and the search begins again. Claims are checked before any
+        expression is asked, because the search would ask others first, and report their errors.
         """
         if not all(claim.plain for claim in claims):
             return None
