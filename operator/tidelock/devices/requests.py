@@ -5,6 +5,7 @@ Semantics of Kubernetes 1.37, dynamic-resource-allocation/structured (incubating
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
 from tidelock.devices.constraints import AttributeConstraint, constraint_of
@@ -89,14 +90,14 @@ class PreparedRequest:
     alternatives: tuple[Alternative, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreparedClaim:
     """One claim, with its requests. It is the same for all nodes."""
 
     claim: ResourceClaim
     requests: tuple[PreparedRequest, ...]
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether the first alternatives want numbers of whole devices, without constraints among them.
 
