@@ -4,9 +4,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tidelock.cel.errors import CostLimitError, EvaluationError, no_such_overload
 from tidelock.cel.functions import Constant, Frame, Overload, Run, lazy, spend
-from tidelock.cel.values import NONE, Domains, Optional, checked_int, equal, footprint, map_key, same
+from tidelock.cel.values import (
+    NONE,
+    Domains,
+    Optional,
+    UInt,
+    checked_int,
+    equal,
+    footprint,
+    map_key,
+    same,
+    type_name,
+)
 
 _LONG_TEXT = 100
+_QUALIFIERS = {bool, int, UInt, float, str}
 
 
 def logic(operands: Sequence[Run], *, decisive: bool) -> Run:
@@ -86,8 +98,14 @@ def _missing(key: object) -> EvaluationError:
     return EvaluationError(f"no such key: {'true' if key is True else 'false' if key is False else key}")
 
 
+def _check_qualifier(key: object) -> None:
+    if type(key) not in _QUALIFIERS:
+        raise EvaluationError(f"invalid qualifier type: {type_name(key)}")
+
+
 def find(container: object, key: object) -> object:
     """Return the optional element of a list or map, or of an optional one. Raises EvaluationError."""
+    _check_qualifier(key)
     if isinstance(container, Optional):
         return find(container.value, key) if container.present else NONE
     if isinstance(container, Domains):
@@ -105,6 +123,7 @@ def find(container: object, key: object) -> object:
 
 def element(container: object, key: object) -> object:
     """Return the element of a list or map, or the optional one of an optional. Raises EvaluationError."""
+    _check_qualifier(key)
     if isinstance(container, Optional):
         return find(container, key)
     if isinstance(container, Domains):

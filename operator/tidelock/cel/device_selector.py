@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 from tidelock.cel.compiler import Compiler, Variable
 from tidelock.cel.errors import EvaluationError, ExpressionError, no_such_overload
 from tidelock.cel.functions import COST_LEFT, DEVICE, Run
-from tidelock.cel.libraries.amounts import quantity_of, read_quantity, read_version
+from tidelock.cel.libraries.amounts import read_quantity, read_version
 from tidelock.cel.parser import parse
 from tidelock.cel.types import BOOL, DYN, STRING, Type, map_of, read_type
 from tidelock.cel.values import MAX_COST, Domains
@@ -24,7 +23,7 @@ class Version(str):
     __slots__ = ()
 
 
-AttributeValue = bool | int | str | Version
+AttributeValue = bool | int | str | Version | list[bool | int | str | Version]
 
 _OBJECT = Type("kubernetes.DRADevice")
 _FIELDS = {
@@ -40,25 +39,29 @@ class SelectedDevice:
     """A device as a selector sees it.
 
     Names of attributes and of capacity are qualified, `domain/name`, or belong to the domain of the driver.
-    Capacity is a quantity of the API, or an exact number.
+    An attribute is None if its type is not known here. Capacity is a quantity of the API.
     """
 
     driver: str
-    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
-    capacity: Mapping[str, str | Fraction | int] = field(default_factory=dict)
+    attributes: Mapping[str, AttributeValue | None] = field(default_factory=dict)
+    capacity: Mapping[str, str] = field(default_factory=dict)
     allow_multiple_allocations: bool = False
 
     @cached_property
     def value(self) -> dict[str, object]:
-        """Return the device as a value. Raises EvaluationError for a bad version or quantity."""
+        """Return the device as a value.
+
+        Raises:
+            EvaluationError: an attribute has no known type, or there is a bad version or quantity.
+
+        """
         attributes, capacity = Domains(), Domains()
         for name, attribute in self.attributes.items():
-            value = read_version(str(attribute)) if isinstance(attribute, Version) else attribute
-            self._place(attributes, name, value)
+            if attribute is None:
+                raise EvaluationError(f"attribute {name}: unsupported attribute value")
+            self._place(attributes, name, _read(attribute))
         for name, amount in self.capacity.items():
-            self._place(
-                capacity, name, read_quantity(amount) if isinstance(amount, str) else quantity_of(amount)
-            )
+            self._place(capacity, name, read_quantity(amount))
         return {
             "driver": self.driver,
             "allowMultipleAllocations": self.allow_multiple_allocations,
@@ -71,6 +74,13 @@ class SelectedDevice:
         if not slash:
             domain, name = self.driver, qualified
         domains.setdefault(domain, {})[name] = value
+
+
+def _read(attribute: AttributeValue) -> object:
+    """Return an attribute as a value of expressions. Raises EvaluationError for a bad version."""
+    if isinstance(attribute, list):
+        return [_read(each) for each in attribute]
+    return read_version(str(attribute)) if isinstance(attribute, Version) else attribute
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,11 +75,20 @@ class Timestamp:
 class Quantity:
     """An exact amount of a resource, in billionths. The API has no smaller parts.
 
-    `is_integer` says whether Kubernetes keeps it as an integer, which depends on its notation, too.
+    Kubernetes keeps an amount as a number times ten to the power of `scale`. The number is an int64, or a
+    `decimal` of any length. Its notation decides about both. The result of a sum is `computed`.
     """
 
     nano: int
-    is_integer: bool = field(default=True, compare=False)
+    scale: int = field(default=0, compare=False)
+    decimal: bool = field(default=False, compare=False)
+    computed: bool = field(default=False, compare=False)
+
+    @property
+    def unscaled(self) -> int:
+        """The number beside the power of ten."""
+        unit: int = 10 ** (9 + self.scale)
+        return self.nano // unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +193,7 @@ def equal(left: object, right: object) -> bool:
 
     Numbers of different types are compared as numbers. Values of otherwise different types are unequal. Only
     a quantity, version, URL, address or format on the left demands its own type on the right, as in
-    Kubernetes. Raises EvaluationError if it is another one.
+    Kubernetes. A quantity demands one that is no result of a sum. Raises EvaluationError for others.
     """
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         if isinstance(left, float) or isinstance(right, float):
@@ -198,18 +207,32 @@ def equal(left: object, right: object) -> bool:
     return False
 
 
+def _equal_elements(left: object, right: object) -> bool:
+    """Return whether elements are equal, and True if they can't be compared, as in cel-go."""
+    try:
+        return equal(left, right)
+    except EvaluationError:
+        return True
+
+
 def _equal_lists(left: list[object], right: list[object]) -> bool:
-    return len(left) == len(right) and all(map(equal, left, right))
+    return len(left) == len(right) and all(map(_equal_elements, left, right))
 
 
 def _equal_maps(left: dict[object, object], right: dict[object, object]) -> bool:
     if len(left) != len(right):
         return False
-    return all(key in right and equal(value, right[key]) for key, value in left.items())
+    return all(key in right and _equal_elements(value, right[key]) for key, value in left.items())
 
 
 def _equal_optionals(left: Optional, right: Optional) -> bool:
     return left.present == right.present and (not left.present or equal(left.value, right.value))
+
+
+def _equal_quantities(left: Quantity, right: Quantity) -> bool:
+    if right.computed:  # which is a pointer in Kubernetes
+        raise no_such_overload()
+    return left == right
 
 
 def _equal_urls(left: Url, right: Url) -> bool:
@@ -220,6 +243,7 @@ _EQUALITIES: dict[str, Callable[[Any, Any], bool]] = {
     "list": _equal_lists,
     "map": _equal_maps,
     "optional_type": _equal_optionals,
+    "kubernetes.Quantity": _equal_quantities,
     "kubernetes.URL": _equal_urls,
 }
 

@@ -1,14 +1,15 @@
 """Conditions on all devices of some requests: equal or distinct values of an attribute.
 
-Semantics of Kubernetes 1.37, dynamic-resource-allocation/structured (incubating).
+Semantics of Kubernetes 1.37, dynamic-resource-allocation/structured (incubating). A list is a value of no
+known type there, as its gate DRAListTypeAttributes is off: it agrees with no other device.
 """
 
 from dataclasses import dataclass, field
 
-from tidelock.model.devices import AttributeScalar, Device
+from tidelock.model.devices import AttributeList, AttributeScalar, Device
 from tidelock.model.resource_claims import DeviceConstraint
 
-_Value = tuple[str, AttributeScalar]
+_Value = tuple[str, AttributeScalar | AttributeList]
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class AttributeConstraint:
         if found is None:
             return False
         value = found.typed
-        if self._values and (value is None or not self._agrees(value)):
+        if self._values and not self._agrees(value):
             return False
         self._values.append(value)
         return True
@@ -50,7 +51,9 @@ class AttributeConstraint:
         if self._concerns(request, alternative):
             self._values.pop()
 
-    def _agrees(self, value: _Value) -> bool:
+    def _agrees(self, value: _Value | None) -> bool:
+        if value is None or isinstance(value[1], tuple):
+            return False
         return value not in self._values if self.distinct else value == self._values[0]
 
     def _concerns(self, request: str, alternative: str) -> bool:

@@ -5,6 +5,8 @@ Semantics of Kubernetes 1.37, dynamic-resource-allocation/structured (incubating
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
 
 from tidelock.devices.constraints import AttributeConstraint, constraint_of
 from tidelock.devices.consumable_capacity import Consumed, consumed_by, fits
@@ -88,12 +90,30 @@ class PreparedRequest:
     alternatives: tuple[Alternative, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreparedClaim:
     """One claim, with its requests. It is the same for all nodes."""
 
     claim: ResourceClaim
     requests: tuple[PreparedRequest, ...]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether the first alternatives want numbers of whole devices, without constraints among them.
+
+        No other alternative wants all devices, which must be known, even if the first one gets some.
+        """
+        first = [each.alternatives[0] for each in self.requests]
+        return (
+            not self.claim.spec.devices.constraints
+            and all(each.plain for each in first)
+            and sum(each.wanted.count for each in first) <= MOST_RESULTS
+            and all(
+                each.wanted.allocation_mode != ALL_DEVICES
+                for request in self.requests
+                for each in request.alternatives
+            )
+        )
 
     def constraints(self) -> list[AttributeConstraint]:
         """Return the constraints, which count no device yet. Raises AllocationError for an unknown type."""
@@ -160,17 +180,18 @@ def all_devices(
         AllocationError: a pool is incomplete or invalid, so not all of them are known.
 
     """
+    found = []
+    by_pool = {pool: [*group] for pool, group in groupby(devices.candidates, lambda each: each.pool.id)}
     for pool in devices.pools:
         if not pool.complete or pool.invalid:
             state = "invalid" if pool.complete else "being updated"
             problem = f"asks for all devices, but resource pool {pool.id} is currently {state}"
             raise AllocationError(f"{alternative.label}: {problem}")
-    found = []
-    for candidate in devices.candidates:
-        if alternative.selects(selection, candidate):
-            consumed = alternative.consumed_of(candidate)
-            if consumed is not None and fits(consumed, candidate.device, _nothing_taken):
-                found.append(candidate)
+        for candidate in by_pool.get(pool.id, ()):
+            if alternative.selects(selection, candidate):
+                consumed = alternative.consumed_of(candidate)
+                if consumed is not None and fits(consumed, candidate.device, _nothing_taken):
+                    found.append(candidate)
     return found
 
 

@@ -24,6 +24,11 @@ _LONGEST = 10 * 1024
 _MOST_COMPILED = 256
 _MOST_RESULTS = 16
 
+# As in Kubernetes (cel.EnhanceRuntimeError).
+_HINT = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for"
+    " optional fields"
+)
 _RESULTS = "selected"
 _NOTHING_KEPT: dict[str, "_Results"] = {}
 
@@ -95,7 +100,8 @@ class DeviceSelection:
         if selected is None:
             selected = results[candidate.index] = self._ask(selector, candidate)
         if isinstance(selected, SelectorError):
-            raise AllocationError(f"{where} on device {candidate.id}: CEL runtime error: {selected}")
+            hint = _HINT if "no such key:" in str(selected) else ""
+            raise AllocationError(f"{where} on device {candidate.id}: CEL runtime error: {selected}{hint}")
         return selected
 
     def _compile(self, expression: str) -> CompiledSelector | SelectorError:

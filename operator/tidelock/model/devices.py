@@ -1,6 +1,7 @@
 """Devices as drivers publish them, classes of devices, and taints on devices (resource.k8s.io/v1).
 
-Alpha fields of Kubernetes 1.37 are not read, except for those with which a slice can't be used.
+Alpha fields of Kubernetes 1.37 are not read, except for lists as attributes, and for those with which a slice
+can't be used.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tidelock.model.quantities import parse_nanos
 from tidelock.model.selectors import NodeSelector, Taint
 
 AttributeScalar = int | bool | str
+AttributeList = tuple[int, ...] | tuple[bool, ...] | tuple[str, ...]
 
 _RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
 
@@ -31,17 +33,21 @@ class DeviceId(NamedTuple):
 
 
 class DeviceAttribute(msgspec.Struct, frozen=True):
-    """A property of a device. It has one of the types."""
+    """A property of a device. It has one of the types. Lists are alpha in 1.37."""
 
     number: int | None = msgspec.field(default=None, name="int")
     flag: bool | None = msgspec.field(default=None, name="bool")
     text: str | None = msgspec.field(default=None, name="string")
     version: str | None = None
+    numbers: tuple[int, ...] | None = msgspec.field(default=None, name="ints")
+    flags: tuple[bool, ...] | None = msgspec.field(default=None, name="bools")
+    texts: tuple[str, ...] | None = msgspec.field(default=None, name="strings")
+    versions: tuple[str, ...] | None = None
 
     @property
-    def typed(self) -> tuple[str, AttributeScalar] | None:
+    def typed(self) -> tuple[str, AttributeScalar | AttributeList] | None:
         """The type and the value, or None for a type that is not known here."""
-        for kind in ("text", "number", "flag", "version"):
+        for kind in ("text", "number", "flag", "version", "numbers", "flags", "texts", "versions"):
             if (value := getattr(self, kind)) is not None:
                 return kind, value
         return None

@@ -148,6 +148,7 @@ class AllocatedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     binding_failure_conditions: tuple[str, ...] = ()
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: dict[str, str | int] = {}
+    skip_node_operations: tuple[str, ...] = ()
 
     @property
     def id(self) -> DeviceId:
@@ -186,6 +187,14 @@ class AllocationResult(msgspec.Struct, frozen=True, rename="camel", omit_default
     devices: AllocatedDevices = AllocatedDevices()
     node_selector: NodeSelector | None = None
     allocation_timestamp: datetime | None = None
+
+    @property
+    def skips_node_operations(self) -> bool:
+        """Whether the kubelet must leave out calls of some driver, so the node must declare that it can.
+
+        A scheduler with the alpha gate DRAOptionalNodeOperations has made such an allocation.
+        """
+        return any(each.skip_node_operations for each in self.devices.results)
 
     @property
     def waits(self) -> bool:

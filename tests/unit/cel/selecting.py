@@ -12,7 +12,7 @@ DEVICE = SelectedDevice(
         "driverVersion": Version("550.54.1"),
         "net.example.com/speed": 100,
     },
-    {"memory": "80Gi", "net.example.com/ports": "2", "cores": 108},
+    {"memory": "80Gi", "net.example.com/ports": "2", "cores": "108"},
     allow_multiple_allocations=True,
 )
 

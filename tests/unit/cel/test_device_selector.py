@@ -1,7 +1,5 @@
 """Selectors over `device`, as the allocator of Kubernetes 1.37 evaluates them for stored expressions."""
 
-from fractions import Fraction
-
 import pytest
 
 from tidelock.cel.device_selector import MAX_LENGTH, DeviceSelector, SelectedDevice, Version
@@ -105,6 +103,39 @@ def test_a_bad_expression_is_refused_when_it_is_compiled(expression: str, messag
         DeviceSelector.compile(expression)
 
 
+LISTS = SelectedDevice(
+    DRIVER,
+    {
+        "numas": [0, 1],
+        "flags": [True, False],
+        "modes": ["ib", "roce"],
+        "versions": [Version("1.2.0"), Version("2.0.0")],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"{GPU}.numas == [0, 1] && {GPU}.numas.size() == 2 && {GPU}.numas[1] == 1",
+        f"1 in {GPU}.numas && !(2 in {GPU}.numas)",
+        f"{GPU}.numas.exists(numa, numa > 0) && {GPU}.flags.exists_one(flag, flag)",
+        f"{GPU}.modes.all(mode, mode != '') && {GPU}.modes.includes('ib') && !{GPU}.modes.includes('x')",
+        f"{GPU}.versions.all(each, each.isGreaterThan(semver('1.0.0')))",
+        f"{GPU}.versions.includes(semver('2.0.0')) && {GPU}.flags.includes(false)",
+        f"sets.contains({GPU}.modes, ['roce']) && sets.intersects({GPU}.numas, [1, 7])",
+        f"{GPU}.modes.join('+') == 'ib+roce' && type({GPU}.modes) == list",
+    ],
+)
+def test_an_attribute_may_be_a_list(expression: str) -> None:
+    assert matches(expression, LISTS)
+
+
+def test_a_list_is_no_result() -> None:
+    with pytest.raises(EvaluationError, match="no such overload"):
+        matches(f"{GPU}.flags", LISTS)
+
+
 def test_a_result_of_unknown_type_must_be_a_boolean() -> None:
     selector = DeviceSelector.compile(f"{GPU}.mig")
     assert selector.matches(DEVICE)
@@ -117,13 +148,24 @@ def test_a_device_with_a_bad_version_or_quantity_can_not_be_selected() -> None:
     assert selector.matches(SelectedDevice(DRIVER))
     with pytest.raises(EvaluationError, match="not a semantic version"):
         selector.matches(SelectedDevice(DRIVER, {"version": Version("1.0")}))
+    with pytest.raises(EvaluationError, match="not a semantic version"):
+        selector.matches(SelectedDevice(DRIVER, {"versions": [Version("1.0.0"), Version("1.0")]}))
     with pytest.raises(EvaluationError, match="is not a quantity"):
         selector.matches(SelectedDevice(DRIVER, {}, {"memory": "much"}))
 
 
-def test_capacity_may_be_an_exact_number() -> None:
-    device = SelectedDevice(DRIVER, {}, {"share": Fraction(1, 2), "cores": 8})
-    assert matches(f'{CAPACITY}.share == quantity("500m") && {CAPACITY}.cores == quantity("8")', device)
+def test_a_device_with_an_attribute_of_unknown_type_can_not_be_selected() -> None:
+    """Not even by an expression that does not mention the attribute."""
+    with pytest.raises(EvaluationError, match="attribute price: unsupported attribute value"):
+        matches("true", SelectedDevice(DRIVER, {"price": None}))
+
+
+def test_capacity_has_the_functions_of_quantities() -> None:
+    device = SelectedDevice(DRIVER, {}, {"share": "500m", "memory": "80Gi"})
+    assert matches(f"{CAPACITY}.share.add({CAPACITY}.share) == quantity('1')", device)
+    assert matches(f"{CAPACITY}.memory.sub(quantity('16Gi')).asInteger() == 68719476736", device)
+    assert matches(f"{CAPACITY}.share.asApproximateFloat() == 0.5 && sign({CAPACITY}.share) == 1", device)
+    assert matches(f"{CAPACITY}.memory.isInteger() && !{CAPACITY}.share.isInteger()", device)
 
 
 def test_the_longest_expression_is_that_of_the_api() -> None:

@@ -113,6 +113,8 @@ FAILING = [
     ("[1][dyn('a')] == 1", "unsupported index value"),
     ("{'a': 1}.b == 1", "no such key: b"),
     ("{1: 1}[dyn(true)] == 1", "no such key: true"),
+    ("dyn({'a': 1})[?dyn([1])] == optional.none()", "invalid qualifier type: list"),
+    ("!has(device.attributes[dyn(duration('1s'))].a)", "invalid qualifier type: google.protobuf.Duration"),
     ("{dyn([1]): 1} == {}", "unsupported key type: list"),
     ("dyn(1) + 'a' == 'a'", "no such overload"),
     ("dyn(1) + 1u == 2u", "no such overload"),

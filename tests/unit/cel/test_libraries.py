@@ -94,11 +94,17 @@ LISTS = [
     "sets.contains([1, 2], [2]) && !sets.contains([1], [2]) && sets.contains([1], [])",
     "sets.intersects([1, 2], [2, 3]) && !sets.intersects([1], [2])",
     "sets.equivalent([1, 2, 2], [2, 1]) && !sets.equivalent([1], [1, 2])",
+    "sets.contains([dyn(1), dyn(2.0)], [dyn(2u), dyn(1.0)]) && !sets.contains([dyn(true)], [1])",
+    "sets.intersects([[1], [2, 3]], [[4], [2, 3]]) && sets.contains([dyn('a'), dyn(1)], [dyn(1)])",
+    "!sets.contains([0.0 / 0.0], [0.0 / 0.0]) && sets.equivalent([], []) && !sets.intersects([], [])",
+    # elements that can't be compared count as equal in a list
+    "[dyn(quantity('1'))] == [dyn('a')] && {'a': dyn(quantity('1'))} == {'a': dyn('a')}",
+    "[dyn('a')] != [dyn(quantity('1'))]",
 ]
 AMOUNTS = [
     "quantity('1.5Gi') == quantity('1536Mi') && quantity('200M').compareTo(quantity('0.2G')) == 0",
     "quantity('50M').isLessThan(quantity('50Mi')) && quantity('1e3') == quantity('1k')",
-    "isQuantity('10k') && !isQuantity('10K') && !isQuantity('') && !isQuantity('Mi')",
+    "isQuantity('10k') && !isQuantity('10K') && !isQuantity('') && !isQuantity('Three')",
     "quantity('50k').add(quantity('20k')) == quantity('70k') && quantity('50k').add(20).asInteger() == 50020",
     "quantity('50k').sub(20000) == quantity('30k') && quantity('1').sub(quantity('2')).asInteger() == -1",
     "sign(quantity('-5')) == -1 && sign(quantity('0')) == 0 && sign(quantity('100m')) == 1",
@@ -109,6 +115,25 @@ AMOUNTS = [
     "!quantity('1000m').isInteger() && !quantity('1.0').isInteger() && !quantity('1.5Gi').isInteger()",
     "quantity('80Gi').isInteger() && quantity('1e3').isInteger() && !quantity('9Ei').isInteger()",
     "!quantity('9223372036854775807').isInteger() && quantity('1').add(1).isInteger()",
+    "quantity('1.1E').isInteger() && !quantity('1.0').add(1).isInteger()",
+    "!quantity('0.5').add(quantity('0.5')).isInteger()",
+    "quantity('0').add(quantity('1')).isInteger() && !quantity('1.0').sub(quantity('0')).isInteger()",
+    # the sum of two int64s can be a decimal, and one of a decimal always is
+    "!quantity('999999999999999999').add(quantity('9E')).isInteger()",
+    "!quantity('1.5Gi').sub(quantity('0.5Gi')).isInteger()",
+    "quantity('1E').asInteger() == 1000000000000000000 && !quantity('1e21').isInteger()",
+    # a number times a power of ten, rounded twice
+    "quantity('0.3').asApproximateFloat() == 0.30000000000000004",
+    "quantity('300m').asApproximateFloat() == 0.3 && quantity('0.1').asApproximateFloat() == 0.1",
+    "quantity('1.5Gi').asApproximateFloat() == 1610612736.0",
+    "quantity('1e300').asApproximateFloat() == 1e300",
+    "quantity('-1e999').asApproximateFloat() == -1.0 / 0.0",
+    # a suffix alone is zero of it
+    "isQuantity('Mi') && quantity('Mi').asInteger() == 0 && isQuantity('+') && isQuantity('.e3')",
+    "!isQuantity('e') && !isQuantity('K') && !isQuantity('1Gi0') && !isQuantity('0x10') && !isQuantity('1 ')",
+    # the result of a sum is equal only on the left, except as an element of a list or map
+    "quantity('1').add(1) == quantity('2') && quantity('2') != quantity('1').add(1)",
+    "[quantity('2')] == [quantity('1').add(1)] && !(quantity('2') in [quantity('1').add(1)])",
     "semver('1.2.3').major() == 1 && semver('1.2.3').minor() == 2 && semver('1.2.3').patch() == 3",
     "semver('1.0.0-alpha').isLessThan(semver('1.0.0')) && semver('1.0.0-2').isLessThan(semver('1.0.0-10'))",
     "semver('1.0.0-alpha').isLessThan(semver('1.0.0-alpha.1'))",
@@ -174,6 +199,31 @@ def test_the_expression_is_true(expression: str) -> None:
     assert matches(expression)
 
 
+VALUES_OF_A_DEVICE = "lists.range(48)"  # ResourceSliceMaxAttributeValuesPerDevice
+
+
+@pytest.mark.parametrize("function", ["contains", "intersects", "equivalent"])
+def test_sets_cost_each_pair_of_their_elements(function: str) -> None:
+    """All values of a device are far from the limit. That of Kubernetes is a thousand times a thousand."""
+    assert matches(f"[1, 2, 3].all(x, sets.{function}({VALUES_OF_A_DEVICE}, {VALUES_OF_A_DEVICE}))")
+    large = "lists.range(1000)"
+    with pytest.raises(EvaluationError, match="actual cost limit exceeded"):
+        matches(f"sets.{function}({large}, {large})")
+
+
+def test_equivalent_sets_cost_twice_as_much_as_contained_ones() -> None:
+    def cost(function: str) -> int:
+        call = f"sets.{function}({VALUES_OF_A_DEVICE}, {VALUES_OF_A_DEVICE})"
+        return DeviceSelector.compile(call).evaluate(DEVICE)[1]
+
+    assert 0 < cost("intersects") == cost("contains")
+    assert cost("equivalent") == 2 * cost("contains")
+
+
+def test_distinct_elements_of_all_values_of_a_device_are_within_the_limit() -> None:
+    assert matches(f"[1, 2, 3].all(x, {VALUES_OF_A_DEVICE}.distinct().size() == 48)")
+
+
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
@@ -222,6 +272,7 @@ def test_the_expression_is_true(expression: str) -> None:
         ("optional.unwrap([dyn(1)]) == []", "not optional"),
         ("lists.range(1000001).size() == 1", "actual cost limit exceeded"),
         ("quantity('1x') == quantity('1')", "is not a quantity"),
+        ("quantity('2') == quantity('1').add(1)", "no such overload"),
         ("quantity('1.5Gi').asInteger() == 1610612736", "cannot convert value to integer"),
         ("quantity('9999999999999999999').asInteger() == 1", "cannot convert value to integer"),
         ("semver('1.0') == semver('1.0.0')", "is not a semantic version"),

@@ -100,6 +100,17 @@ def test_all_devices_are_allocated_or_none() -> None:
     assert names([], everything) is None
 
 
+def test_the_first_of_several_errors_is_that_of_kube_scheduler() -> None:
+    """Pools and their devices are looked at in order, and first of all for requests of all devices."""
+    slices = [device_slice("s", "d0", pool="a"), device_slice("t", "d1", pool="b", slices=2)]
+    exact, every = request("r", wanting(of_class="broken")), request("all", wanting_all())
+    with pytest.raises(AllocationError, match="is currently being updated"):
+        names(slices, resource_claim("c", exact, every))
+    failing = request("all", wanting_all(of_class="broken"))
+    with pytest.raises(AllocationError, match="class broken: selector #0"):
+        names(slices, resource_claim("c", failing))
+
+
 def test_the_first_possible_alternative_is_chosen() -> None:
     wanted = resource_claim("c", request("r", wanting(count=3), wanting(count=2)))
     found = allocations(PLAIN, wanted, in_use=[allocated("d0")])
@@ -134,6 +145,17 @@ def test_constraints_compare_an_attribute_of_all_devices(
     count = 3 if "distinctAttribute" in constraint else 2
     either = request("r", wanting(count=9), wanting(count=count))
     assert names(RACKS, resource_claim("c", either, constraints=[constraint])) == expected
+
+
+@pytest.mark.parametrize("kind", ["matchAttribute", "distinctAttribute"])
+def test_a_list_agrees_with_no_other_device(kind: str) -> None:
+    """kube-scheduler compares lists with its alpha gate DRAListTypeAttributes only."""
+    values = {"numas": {"ints": [0, 1]}}, {"numas": {"ints": [0, 1]}}, {"numas": {"ints": [2]}}
+    slices = [device_slice("s", *(device(f"d{n}", attributes=each) for n, each in enumerate(values)))]
+    constraint = {kind: f"{DRIVER}/numas"}
+    assert names(slices, resource_claim("c", request("r", wanting()), constraints=[constraint])) == ["d0"]
+    two = request("r", wanting(count=2))
+    assert names(slices, resource_claim("c", two, constraints=[constraint])) is None
 
 
 def test_distinct_values_exclude_devices_with_the_same_one() -> None:

@@ -11,7 +11,14 @@ from tidelock.model.resource_claims import decode_resource_claim
 
 
 def test_attributes_have_one_of_several_types() -> None:
-    plain = attributes(a="x", b=3, c=True) | {"d": {"version": "1.2.3"}, "e": {"strings": ["x"]}}
+    plain = attributes(a="x", b=3, c=True) | {
+        "d": {"version": "1.2.3"},
+        "e": {"strings": ["x"]},
+        "f": {"ints": [1, 2]},
+        "g": {"bools": [True]},
+        "h": {"versions": ["1.2.3"]},
+        "i": {"prices": [1.5]},
+    }
     found = device_slice("s", device("d0", attributes=plain)).spec.devices[0]
     typed = {name: each.typed for name, each in found.attributes.items()}
     assert typed == {
@@ -19,7 +26,11 @@ def test_attributes_have_one_of_several_types() -> None:
         "b": ("number", 3),
         "c": ("flag", True),
         "d": ("version", "1.2.3"),
-        "e": None,
+        "e": ("texts", ("x",)),
+        "f": ("numbers", (1, 2)),
+        "g": ("flags", (True,)),
+        "h": ("versions", ("1.2.3",)),
+        "i": None,
     }
 
 

@@ -1,9 +1,9 @@
 """Quantities and semantic versions."""
 
+import math
 import re
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil
 from typing import Any
 
 from tidelock.cel.errors import EvaluationError
@@ -12,10 +12,14 @@ from tidelock.cel.values import Quantity, Semver, checked_int, footprint
 from tidelock.model.quantities import QuantityError, exact_quantity
 
 _NANO = 10**9
-_WHOLE = re.compile(r"[+-]?0*([0-9]*)([kMGTPE]|[KMGTPE]i|[eE]\+?[0-9]{1,3})?")
-# Digits of a number that Kubernetes reads as an integer. A binary suffix counts as three a power of 1024.
+_ENDING = r"([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)"
+_SUFFIX = re.compile(rf"(?!$)[+-]?\.?{_ENDING}")
+_PARTS = re.compile(rf"[+-]?0*([0-9]*)\.?([0-9]*){_ENDING}")
+# Digits of a number that Kubernetes reads as an int64. A binary suffix counts as three a power of 1024.
 _DECIMAL_DIGITS, _BINARY_DIGITS = 18, 14
+_DECIMAL_SUFFIXES = {suffix: 3 * power for power, suffix in enumerate("num kMGTPE", start=-3)} | {"": 0}
 _LARGEST_BINARY = (2**63 - 1) * _NANO
+_FINEST_SCALE = -9
 _NUMBER = r"(?:0|[1-9][0-9]{0,19})"
 _WORD = r"[0-9A-Za-z-]+"
 _VERSION = re.compile(
@@ -27,40 +31,57 @@ _LARGEST_NUMBER = 2**64 - 1
 
 @lru_cache(maxsize=16_384)
 def read_quantity(text: str) -> Quantity:
-    """Parse a quantity, rounded up to billionths as in the API. Raises EvaluationError."""
+    """Parse a quantity, rounded up to billionths as in the API. A suffix alone is zero of it, as there.
+
+    Raises:
+        EvaluationError: the text is no quantity.
+
+    """
+    suffix = _SUFFIX.fullmatch(text)
     try:
-        amount = exact_quantity(text)
+        amount = exact_quantity(f"0{suffix[1]}" if suffix else text)
     except QuantityError as error:
         raise EvaluationError(str(error)) from None
-    nano = ceil(abs(Fraction(amount)) * _NANO)
+    nano = math.ceil(abs(Fraction(amount)) * _NANO)
+    scale = _scale(text, nano)
     if text.endswith("i"):
         nano = min(nano, _LARGEST_BINARY)
-    return _quantity(-nano if amount < 0 else nano, is_integer=_is_plain(text))
+    signed = -nano if amount < 0 else nano
+    return Quantity(signed, _FINEST_SCALE, decimal=True) if scale is None else Quantity(signed, scale)
 
 
-def _is_plain(text: str) -> bool:
-    """Return whether Kubernetes reads the text of a whole number as an integer. It is short, then."""
-    found = _WHOLE.fullmatch(text)
+def _scale(text: str, nano: int) -> int | None:
+    """Return the power of ten if Kubernetes reads a quantity as an int64, otherwise None.
+
+    Semantics of apimachinery, resource.ParseQuantity.
+    """
+    found = _PARTS.fullmatch(text)
     if found is None:
-        return False
-    digits, suffix = len(found[1]), found[2] or ""
+        return None
+    whole, decimals, suffix = found[1] or "0", found[2], found[3]
     if suffix.endswith("i"):
-        return digits <= _BINARY_DIGITS - 3 * (1 + "KMGTPE".index(suffix[0]))
-    return digits <= _DECIMAL_DIGITS
-
-
-def _quantity(nano: int, *, is_integer: bool) -> Quantity:
-    whole, rest = divmod(nano, _NANO)
-    return Quantity(nano, is_integer and not rest and checked_int(whole) is not None)
+        digits = _BINARY_DIGITS - 3 * (1 + "KMGTPE".index(suffix[0]))
+        fits = not decimals and len(whole) <= digits and checked_int(nano // _NANO) is not None
+        return 0 if fits else None
+    exponent = _DECIMAL_SUFFIXES[suffix] if suffix in _DECIMAL_SUFFIXES else int(suffix[1:])
+    scale = exponent - len(decimals)
+    return scale if len(whole + decimals) <= _DECIMAL_DIGITS and scale >= _FINEST_SCALE else None
 
 
 def _sum(left: Quantity, right: Quantity, sign: int = 1) -> Quantity:
-    return _quantity(left.nano + sign * right.nano, is_integer=left.is_integer and right.is_integer)
+    """Return a sum or difference, with the scale that `resource.Quantity.Add` gives it."""
+    nano, scale = left.nano + sign * right.nano, min(left.scale, right.scale)
+    if left.decimal or right.decimal:
+        return Quantity(nano, scale, decimal=True, computed=True)
+    if not left.nano or not right.nano:
+        return Quantity(nano, left.scale if left.nano or not right.nano else right.scale, computed=True)
+    unit = 10 ** (scale - _FINEST_SCALE)
+    fits = all(checked_int(each // unit) is not None for each in (left.nano, right.nano, nano))
+    return Quantity(nano, scale, decimal=not fits, computed=True)
 
 
-def quantity_of(amount: Fraction | int) -> Quantity:
-    """Return the quantity of an exact amount."""
-    return _quantity(int(amount * _NANO), is_integer=True)
+def _sum_with_int(left: Quantity, number: int, sign: int = 1) -> Quantity:
+    return _sum(left, Quantity(number * _NANO), sign)
 
 
 @lru_cache(maxsize=16_384)
@@ -105,17 +126,33 @@ def is_valid(read: Function) -> Function:
     return valid
 
 
+def _integer(quantity: Quantity) -> int | None:
+    if quantity.decimal or quantity.scale < 0:
+        return None
+    return checked_int(quantity.nano // _NANO)
+
+
 def _as_integer(quantity: Quantity) -> int:
-    if not quantity.is_integer:
+    number = _integer(quantity)
+    if number is None:
         raise EvaluationError("cannot convert value to integer")
-    return quantity.nano // _NANO
+    return number
 
 
 def _as_float(quantity: Quantity) -> float:
+    """Return a double as `AsApproximateFloat64` does: with two roundings, so 0.3 is 0.30000000000000004."""
     try:
-        return quantity.nano / _NANO
+        return float(quantity.unscaled) * _power_of_ten(quantity.scale)
     except OverflowError:
-        return float("inf") if quantity.nano > 0 else float("-inf")
+        return math.inf if quantity.nano > 0 else -math.inf
+
+
+def _power_of_ten(exponent: int) -> float:
+    """Return a power of ten as Go's math.Pow10, which multiplies two powers from a table."""
+    tens, rest = divmod(abs(exponent), 32)
+    if exponent < 0:
+        return 1 / float(f"1e{rest}")
+    return float(f"1e{32 * tens}") * float(f"1e{rest}")
 
 
 def _cost(text: str, *_normalize: bool) -> int:
@@ -134,13 +171,13 @@ OVERLOADS: tuple[Overload, ...] = (
     function("quantity", "string -> Quantity", read_quantity, _cost),
     function("isQuantity", "string -> bool", is_valid(read_quantity), _cost),
     function("sign", "Quantity -> int", lambda quantity: _order(quantity.nano, 0)),
-    method("isInteger", "Quantity -> bool", lambda quantity: quantity.is_integer),
+    method("isInteger", "Quantity -> bool", lambda quantity: _integer(quantity) is not None),
     method("asInteger", "Quantity -> int", _as_integer),
     method("asApproximateFloat", "Quantity -> double", _as_float),
     method("add", "Quantity, Quantity -> Quantity", _sum),
-    method("add", "Quantity, int -> Quantity", lambda a, b: _sum(a, quantity_of(b))),
+    method("add", "Quantity, int -> Quantity", _sum_with_int),
     method("sub", "Quantity, Quantity -> Quantity", lambda a, b: _sum(a, b, -1)),
-    method("sub", "Quantity, int -> Quantity", lambda a, b: _sum(a, quantity_of(b), -1)),
+    method("sub", "Quantity, int -> Quantity", lambda a, b: _sum_with_int(a, b, -1)),
     method("isGreaterThan", "Quantity, Quantity -> bool", lambda a, b: a.nano > b.nano),
     method("isLessThan", "Quantity, Quantity -> bool", lambda a, b: a.nano < b.nano),
     method("compareTo", "Quantity, Quantity -> int", lambda a, b: _order(a.nano, b.nano)),

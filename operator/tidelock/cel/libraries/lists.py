@@ -16,6 +16,7 @@ from tidelock.cel.values import (
     Timestamp,
     UInt,
     compare,
+    contains,
     footprint,
     same,
     type_name,
@@ -143,11 +144,12 @@ def _range(length: int) -> List:
 
 
 def _contains_all(elements: List, others: List) -> bool:
-    return all(_index_of(elements, each) >= 0 for each in others)
+    return all(contains(elements, each) for each in others)
 
 
-def _product(left: List, right: List) -> int:
-    return 4 * footprint(left) * footprint(right)
+def _pairs(left: List, right: List) -> int:
+    """Return the cost of comparing each element with each of another list. It is one a pair in cel-go."""
+    return footprint(left) * (1 + len(right)) + footprint(right)
 
 
 def _walk(elements: Any, *others: Any) -> int:
@@ -206,22 +208,22 @@ OVERLOADS: tuple[Overload, ...] = (
     method("flatten", "list(list(A)) -> list(A)", _flatten, _walk),
     method("flatten", "list(dyn), int -> list(dyn)", _flatten, _walk),
     method("reverse", "list(A) -> list(A)", lambda elements: elements[::-1], _length),
-    method("distinct", "list(A) -> list(A)", _distinct, lambda elements: _product(elements, elements)),
+    method("distinct", "list(A) -> list(A)", _distinct, lambda elements: _pairs(elements, elements)),
     method("first", "list(A) -> optional(A)", _at(0)),
     method("last", "list(A) -> optional(A)", _at(-1)),
     function("lists.range", "int -> list(int)", _range, lambda length: max(length, 0)),
-    function("sets.contains", "list(A), list(A) -> bool", _contains_all, _product),
+    function("sets.contains", "list(A), list(A) -> bool", _contains_all, _pairs),
     function(
         "sets.intersects",
         "list(A), list(A) -> bool",
-        lambda a, b: any(_index_of(b, each) >= 0 for each in a),
-        _product,
+        lambda a, b: any(contains(b, each) for each in a),
+        _pairs,
     ),
     function(
         "sets.equivalent",
         "list(A), list(A) -> bool",
         lambda a, b: _contains_all(a, b) and _contains_all(b, a),
-        _product,
+        lambda a, b: _pairs(a, b) + _pairs(b, a),
     ),
     function("optional.of", "A -> optional(A)", Optional),
     function("optional.ofNonZeroValue", "A -> optional(A)", _of_non_zero),

@@ -226,17 +226,21 @@ class ClaimWriter:
         return claim
 
     async def _until_ready(self, stored: Iterable[ResourceClaim], began: float) -> str:
-        """Wait until the conditions of all devices of claims hold. Return the problem, or an empty text."""
+        """Wait until the conditions of all devices of claims hold. Return the problem, or an empty text.
+
+        Their time begins with the allocation, which an earlier pod may have got, and at the latest with this
+        wait.
+        """
         waiting = (each for each in stored if each.allocation is not None and each.allocation.waits)
         versions = {each.key: each.meta.version for each in waiting}
         loop, event = asyncio.get_running_loop(), asyncio.Event()
-        ends = loop.time() + self._timeout
+        start = loop.time()
         for key in versions:
             self._waiting[key].add(event)
         try:
             while True:
-                late = loop.time() >= ends
-                problem = self._look(versions, began, late=late)
+                waited = loop.time() - start
+                problem = self._look(versions, began + waited, late=waited >= self._timeout)
                 if problem is not None:
                     return problem
                 event.clear()
@@ -251,7 +255,7 @@ class ClaimWriter:
                 if not self._waiting[key]:
                     del self._waiting[key]
 
-    def _look(self, versions: Mapping[Key, int], began: float, *, late: bool) -> str | None:
+    def _look(self, versions: Mapping[Key, int], now: float, *, late: bool) -> str | None:
         """Return a problem, an empty text if all devices are ready, or None while that is open."""
         pending = False
         for key, version in versions.items():
@@ -263,9 +267,11 @@ class ClaimWriter:
                 continue
             if claim.allocation is None:
                 return f"claim {key} got deallocated elsewhere in the meantime"
-            state = readiness(claim, began, self._timeout)
+            state = readiness(claim, now, self._timeout)
             if state is Readiness.FAILED:
                 return f"{_FAILED}: claim={key.name}"
+            if state is Readiness.TIMED_OUT:
+                return f"{_TIMED_OUT}: claim={key.name}"
             pending |= state is not Readiness.READY
         if not pending:
             return ""

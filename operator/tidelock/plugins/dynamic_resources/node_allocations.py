@@ -1,12 +1,13 @@
 """The devices that a pod would get on each node, found when a node is asked about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.index.reserved_devices import allocation_of
+from tidelock.cluster.node_selection import matching
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.devices.allocated import AllocatedToOthers
 from tidelock.devices.allocator import MOST_STEPS, DeviceAllocator, Solution
@@ -17,13 +18,14 @@ from tidelock.framework.api import Mask
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.devices import DeviceId
 from tidelock.model.nodes import Node
-from tidelock.model.resource_claims import MOST_ALTERNATIVES, ResourceClaim
-from tidelock.model.selectors import NodeSelector
+from tidelock.model.resource_claims import MOST_ALTERNATIVES, AllocationResult, ResourceClaim
 from tidelock.plugins.dynamic_resources.extended_resources import RequestMapping
 from tidelock.plugins.dynamic_resources.search_results import SearchResults
 
 # Steps of the searches for a pod on all nodes together, which delay all other decisions.
 _MOST_STEPS_OF_POD = 10 * MOST_STEPS
+# The feature of a kubelet that leaves out the calls in `skipNodeOperations`.
+_OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
@@ -109,14 +111,16 @@ class NodeAllocations:
     def __post_init__(self) -> None:
         self.unavailable |= self.stuck
 
-    @property
-    def selectors(self) -> list[tuple[int, NodeSelector]]:
-        """The nodes of allocated claims, by the index of the claim. A claim for all nodes is left out."""
-        return [
-            (index, claim.allocation.node_selector)
-            for index, claim in enumerate(self.claims)
-            if claim.allocation is not None and claim.allocation.node_selector is not None
-        ]
+    def reachable(self, snapshot: Snapshot) -> Iterator[tuple[int, Mask]]:
+        """Yield the nodes where an allocated claim can be used, with its index. All nodes are left out."""
+        for index, claim in enumerate(self.claims):
+            if claim.allocation is None:
+                continue
+            if claim.allocation.node_selector is not None:
+                yield index, matching(claim.allocation.node_selector, snapshot)
+            if claim.allocation.skips_node_operations:
+                able = (_OPTIONAL_NODE_OPERATIONS in node.declared_features for node in snapshot.nodes)
+                yield index, np.fromiter(able, np.bool_, len(snapshot))
 
     @property
     def unfinished(self) -> bool:
@@ -146,8 +150,7 @@ class NodeAllocations:
         """Return why a node was rejected, in words that are the same for every such node."""
         if self.leftover is not None:
             return LEFTOVER
-        reachable = (each.matches(node.name, node.meta.labels) for _, each in self.selectors)
-        if self.stuck or not all(reachable):
+        if self.stuck or not all(_reachable(each.allocation, node) for each in self.claims):
             return NOT_AVAILABLE
         found = self._result(node.name)
         return found if isinstance(found, str) else ""
@@ -238,6 +241,16 @@ class _OwnReason(str):
     """A reason that names the claim, or that comes of the pod's limit of steps: other pods can't share it."""
 
     __slots__ = ()
+
+
+def _reachable(allocation: AllocationResult | None, node: Node) -> bool:
+    """Return whether a claim with this allocation can be used on a node, as `reachable` says for many."""
+    if allocation is None:
+        return True
+    selector, skips = allocation.node_selector, allocation.skips_node_operations
+    return (selector is None or selector.matches(node.name, node.meta.labels)) and (
+        not skips or _OPTIONAL_NODE_OPERATIONS in node.declared_features
+    )
 
 
 def _points(claim: ResourceClaim, chosen: Sequence[int]) -> int:

@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import NO_ROW, Columns, Rows
-from tidelock.cluster.node_selection import matching
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.devices.allocator import DeviceAllocator
 from tidelock.devices.errors import AllocationError
@@ -179,8 +178,7 @@ class DynamicResources(
         found = state.expect(NodeAllocations)
         hopeless = found.stuck or found.leftover is not None
         mask: Mask = np.full(len(snapshot), not hopeless, np.bool_)
-        for index, selector in found.selectors:
-            reached = matching(selector, snapshot)
+        for index, reached in found.reachable(snapshot):
             if not reached.all():
                 found.unavailable.add(index)
             mask &= reached

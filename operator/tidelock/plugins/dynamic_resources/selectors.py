@@ -1,7 +1,5 @@
 """Expressions of requests and classes, in CEL."""
 
-from collections.abc import Mapping
-
 from tidelock.cel.device_selector import AttributeValue, DeviceSelector, SelectedDevice, Version
 from tidelock.cel.errors import EvaluationError, ExpressionError
 from tidelock.devices.errors import SelectorError
@@ -44,11 +42,7 @@ _LAST = _LastDevice()
 
 
 def _seen_by_selectors(driver: str, device: Device) -> SelectedDevice:
-    attributes: Mapping[str, AttributeValue] = {
-        name: value
-        for name, attribute in device.attributes.items()
-        if (value := _value(attribute)) is not None
-    }
+    attributes = {name: _value(attribute) for name, attribute in device.attributes.items()}
     capacity = {name: str(each.value) for name, each in device.capacity.items()}
     return SelectedDevice(driver, attributes, capacity, device.allow_multiple_allocations)
 
@@ -58,4 +52,6 @@ def _value(attribute: DeviceAttribute) -> AttributeValue | None:
     if attribute.typed is None:
         return None
     kind, value = attribute.typed
+    if isinstance(value, tuple):
+        return [Version(each) for each in value] if kind == "versions" else list(value)
     return Version(value) if kind == "version" else value

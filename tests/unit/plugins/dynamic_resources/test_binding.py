@@ -9,6 +9,7 @@ from devices import DRIVER, allocated, claiming, device, device_slice, put
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SKIP, Code, FilterResult, PatchKind, Status
 from tidelock.kube.errors import ApiError, Conflict, Forbidden, ServerError
+from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod
 from tidelock.plugins.dynamic_resources import claim_writer
 from unit.plugins.dynamic_resources.cluster import Cluster
@@ -208,10 +209,12 @@ def report(kind: str) -> dict[str, Any]:
     return {"devices": [{"driver": DRIVER, "pool": "a", "device": "d0", "conditions": conditions}]}
 
 
-async def bind_while(cluster: Cluster, judged: Judgement, *reports: dict[str, Any]) -> Status:
+async def bind_while(
+    cluster: Cluster, judged: Judgement, *reports: dict[str, Any], writes: int = 2
+) -> Status:
     """Bind a pod, and let the driver report while it waits. None of it depends on the time."""
     task = asyncio.create_task(cluster.plugin.pre_bind(judged.state, judged.pod, "node-a"))
-    while len(cluster.api.asked) < 2:  # noqa: ASYNC110 -- the API has no event for it
+    while len(cluster.api.asked) < writes:  # noqa: ASYNC110 -- the API has no event for it
         await asyncio.sleep(0)
     for each in reports:
         assert not task.done()
@@ -246,6 +249,19 @@ def test_a_pod_is_not_bound_if_its_devices_fail(
     status = asyncio.run(bind_while(cluster, judged, *reports))
     assert (status.code, status.reasons) == (Code.ERROR, (problem,))
     assert cluster.reports.texts[1:] == [f"p waited for ['gpu']: {outcome}"]
+
+
+def test_devices_that_were_allocated_earlier_have_only_the_rest_of_the_time() -> None:
+    """kube-scheduler counts from the allocation, too, so a second pod does not wait for all of it again."""
+    cluster = with_devices(CONDITIONAL)
+    conditions = {key: CONDITIONAL[key] for key in ("bindingConditions", "bindingFailureConditions")}
+    status = allocated("d0", users=["other"], **conditions)
+    status["allocation"]["allocationTimestamp"] = format_instant(NOW - 600)
+    cluster.claim(status=status)
+    judged = cluster.reserve(wanting("p", "gpu"))
+
+    bound = asyncio.run(asyncio.wait_for(bind_while(cluster, judged, {}, writes=1), 10))
+    assert bound.reasons == ("device binding timeout: claim=gpu",)
 
 
 # Deallocation.

@@ -100,15 +100,42 @@ def test_expressions_select_devices() -> None:
     assert cluster.device_of() == "d1"
 
 
+def test_expressions_see_lists_of_each_type() -> None:
+    cluster = Cluster()
+    own = f"device.attributes['{DRIVER}']"
+    scalars = f"2 in {own}.numas && {own}.modes.includes('ib') && {own}.flags == [true]"
+    versions = f"{own}.versions[0].isGreaterThan(semver('1.0.0'))"
+    cluster.claim("gpu", request("r", wanting(scalars, versions)))
+    lists = {"numas": {"ints": [1, 2]}, "modes": {"strings": ["ib"]}, "flags": {"bools": [True]}}
+    newer = {"versions": {"versions": ["1.2.0"]}}
+    older = {"versions": {"versions": ["0.9.0"]}}
+    put(cluster.objects, device_slice("a", device("d0", attributes=lists | newer)))
+    put(cluster.objects, device_slice("b", device("d0", attributes=lists | older), node_name="node-b"))
+    assert cluster.judge(WANTING).fitting == {"node-a"}
+
+
+def test_an_attribute_of_unknown_type_is_an_error_of_every_expression() -> None:
+    cluster = Cluster()
+    cluster.claim("gpu", request("r", wanting("true")))
+    put(cluster.objects, device_slice("a", device("d0", attributes={"price": {"decimal": "1.5"}})))
+    judged = cluster.judge(WANTING)
+    assert judged.fitting == set()
+    assert judged.reasons("node-a")[0].endswith("attribute price: unsupported attribute value")
+
+
 def test_an_expression_that_fails_for_a_device_rules_its_node_out_with_the_error() -> None:
     cluster = Cluster()
     cluster.claim("gpu", request("r", wanting(f"device.attributes['{DRIVER}'].memory >= 40")))
     put(cluster.objects, device_slice("a", "d0"))
     judged = cluster.judge(WANTING)
     assert judged.fitting == set()
-    assert judged.reasons("node-a")[0].startswith(
-        "claim shop/gpu: selector #0 on device gpu.example.com/a/d0: CEL runtime error: "
+    error = (
+        "claim shop/gpu: selector #0 on device gpu.example.com/a/d0: CEL runtime error: no such key: memory"
     )
+    hint = (
+        ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has()"
+    )
+    assert judged.reasons("node-a") == (f"{error}{hint} for optional fields",)
     assert judged.reasons("node-b") == (CANNOT_ALLOCATE,)
 
 
@@ -152,6 +179,18 @@ def test_an_allocated_claim_keeps_its_pods_on_its_node() -> None:
     assert judged.fitting == {"node-b"}
     assert judged.reasons("node-a") == (NOT_AVAILABLE,)
     assert judged.narrowed("node-b").fitting == {"node-b"}
+
+
+def test_devices_without_node_operations_need_a_kubelet_that_can_leave_them_out() -> None:
+    """kube-scheduler checks this with its gate DRAOptionalNodeOperations off, too."""
+    cluster = Cluster()
+    cluster.scene.cache.put_node(node("node-b", features=["DRAOptionalNodeOperations"]))
+    cluster.claim(status=allocated("d0", skipNodeOperations=["*"], users=["other"]))
+    judged = cluster.judge(WANTING)
+    assert judged.fitting == {"node-b"}
+    assert judged.reasons("node-a") == (NOT_AVAILABLE,)
+    cluster.claim(status=allocated("d0", skipNodeOperations=["*"], node_name="node-a", users=["other"]))
+    assert cluster.judge(WANTING).fitting == set()
 
 
 def test_devices_with_failed_or_late_conditions_can_not_be_used() -> None:
