@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from tidelock.accepting import ListenError
 from tidelock.binders.endpoint import SERVICE, WEB_SERVICE, Endpoint
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
@@ -58,6 +57,7 @@ from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.scheduler.views.recent_decisions import MOST, RecentDecisions
 from tidelock.settings import Settings
+from tidelock.tcp_server import ListenError
 from tidelock.telemetry import Telemetry
 from tidelock.web.standing import Standing
 

@@ -15,7 +15,6 @@ from uuid import uuid4
 import uvloop
 
 from tidelock import __version__
-from tidelock.accepting import ServingError, accepting
 from tidelock.binders.errors import ClientsError
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
@@ -30,6 +29,7 @@ from tidelock.logs import configure_logs
 from tidelock.plugins.registry import read_configuration_file
 from tidelock.running import background, end_within, until
 from tidelock.settings import Settings
+from tidelock.tcp_server import ServingError, serve_tcp
 from tidelock.tokens import read_token
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     configuration = _configuration(settings)
     if settings.metrics_token_file:
         read_token(Path(settings.metrics_token_file))  # to report a wrong file before anything else begins
-    async with accepting(asyncio.Protocol, settings.listen, settings.port, option="--port"):
+    async with serve_tcp(asyncio.Protocol, settings.listen, settings.port, option="--port"):
         pass  # to report a port that is taken, too
     connection = load_connection(settings.kubeconfig or None)
     clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter

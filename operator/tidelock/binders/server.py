@@ -30,11 +30,11 @@ from tidelock.binders.reviews import (
 from tidelock.binders.tokens import ADMISSION_PATH, CREATIONS_PATH
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
+from tidelock.http_server import Handler as RequestHandler
+from tidelock.http_server import Limits, bounded, serve_http
 from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
-from tidelock.listening import Handler as RequestHandler
-from tidelock.listening import Limits, bounded, listening
 from tidelock.model.failures import failure_text
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.telemetry import Telemetry
@@ -139,7 +139,7 @@ class BinderServer:
         if self._desk is not None:
             self._desk.provided()
         tls = self._rotator.context
-        async with listening(
+        async with serve_http(
             self._application, self._address, self._port, option="--tls-port", limits=_LIMITS, tls=tls
         ):
             await asyncio.gather(self._tidy(), self._keep())

@@ -11,10 +11,10 @@ from builders import Json, pod, pod_json
 from devcluster.keys import Keys, make_keys
 from devcluster.loopback import HOST
 from devices import allocated, claim_json
-from tidelock.accepting import ListenError
 from tidelock.binders import server
 from tidelock.binders.admission_check import UNSEEN_SECONDS
 from tidelock.kube.errors import ServerError
+from tidelock.tcp_server import ListenError
 from unit.binders.server_scene import ServerScene
 
 BINDING = {

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tidelock.accepting import ListenError
-from tidelock.listening import Limits, bounded, listening
+from tidelock.http_server import Limits, bounded, serve_http
+from tidelock.tcp_server import ListenError
 
 LOOPBACK = "127.0.0.1"
 PATIENCE = 30.0
@@ -23,7 +23,7 @@ async def echoing(limits: Limits) -> AsyncIterator[int]:
 
     application = bounded(limits)
     application.router.add_post("/", echo)
-    async with listening(application, LOOPBACK, 0, option="--port", limits=limits) as port:
+    async with serve_http(application, LOOPBACK, 0, option="--port", limits=limits) as port:
         yield port
 
 
@@ -88,7 +88,7 @@ async def test_a_connection_with_a_request_in_progress_is_never_closed() -> None
     limits = Limits(connections=1)
     application = bounded(limits)
     application.router.add_get("/", wait)
-    async with listening(application, LOOPBACK, 0, option="--port", limits=limits) as port:
+    async with serve_http(application, LOOPBACK, 0, option="--port", limits=limits) as port:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
         writer.write(b"GET / HTTP/1.1\r\nHost: tidelock\r\nConnection: close\r\n\r\n")
         await asyncio.sleep(0.05)
@@ -129,7 +129,7 @@ async def test_no_answer_names_versions(request_: bytes, status: bytes) -> None:
 
     application.router.add_post("/", echo)
     application.router.add_post("/fails", fail)
-    async with listening(application, LOOPBACK, 0, option="--port", limits=limits) as port:
+    async with serve_http(application, LOOPBACK, 0, option="--port", limits=limits) as port:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
         writer.write(request_)
         answer = await ended(reader)
@@ -151,7 +151,7 @@ async def test_a_port_in_use_is_reported_with_the_option_for_another_port(
     option: str, port_in_use: int
 ) -> None:
     with pytest.raises(ListenError) as caught:
-        async with listening(web.Application(), LOOPBACK, port_in_use, option=option):
+        async with serve_http(web.Application(), LOOPBACK, port_in_use, option=option):
             pass
 
     assert str(caught.value) == (

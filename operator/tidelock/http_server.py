@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aiohttp import web, web_response
 from aiohttp.typedefs import Middleware
 
-from tidelock.accepting import accepting
+from tidelock.tcp_server import serve_tcp
 
 # aiohttp names itself and Python with their versions in each answer that has no such header. Its own error
 # pages, which no signal of an application sees, do so too. This constant is the only place that all of them
@@ -65,7 +65,7 @@ def bounded(limits: Limits, *before: Middleware) -> web.Application:
 
 
 @asynccontextmanager
-async def listening(
+async def serve_http(
     application: web.Application,
     address: str,
     port: int,
@@ -89,7 +89,7 @@ async def listening(
     assert runner.server is not None, "the runner is set up"  # noqa: S101 -- for the type checker
     connections.server = runner.server
     try:
-        async with accepting(connections, address, port, option=option, tls=tls) as served:
+        async with serve_tcp(connections, address, port, option=option, tls=tls) as served:
             yield served
     finally:
         await runner.cleanup()

@@ -26,7 +26,7 @@ class ListenError(ServingError):
 
 
 @asynccontextmanager
-async def accepting(
+async def serve_tcp(
     protocols: Callable[[], asyncio.BaseProtocol],
     address: str,
     port: int,
