@@ -16,7 +16,7 @@ import kopf
 from faults.hasty import JumpingClock
 from faults.history import BUDGETS, OF_DEVICES
 from isolating import Isolating
-from tidelock.binders.answering import CreationDesk
+from tidelock.binders.creation_webhook import CreationWebhook
 from tidelock.framework.config import default_configuration
 from tidelock.handlers import login, water_levels
 from tidelock.handlers.supervision import SupervisedOperator, running
@@ -129,7 +129,7 @@ class Life:
         self.publisher = StatusWriter(context, self.decider.ledger)
         self.groups = GroupController(context, self.decider.ledger)
         self.schedules = ScheduleController(context, self.decider.ledger)
-        self.desk = QuoteController(context, self.decider)
+        self.quotes = QuoteController(context, self.decider)
         self._reporter = QuotaController(context, self.decider.ledger.quotas)
         binder = Binder(context, self.decider, self._extenders)
         self._gates = GateReporter(context, self.decider, binder)
@@ -146,7 +146,7 @@ class Life:
         )
         decider = self.decider
         decider.ledger.answers.keys.use(*keys)
-        self.creations = CreationDesk(
+        self.creations = CreationWebhook(
             decider.ledger, clock, self._loop.wake, lambda: None, self.tasks.note_request
         )
         self._loop.on_answers = self.creations.decided
@@ -172,7 +172,7 @@ class Life:
                 (RESERVATIONS, decode_reservation, event_handlers.reservations),
                 (RESERVATIONQUOTAS, decode_reservation_quota, event_handlers.others[_QUOTAS]),
                 (BUDGETS, decoder_of(_BUDGETS), event_handlers.others[_BUDGETS]),
-                (RESERVATIONQUOTES, decode_quote, self.desk),
+                (RESERVATIONQUOTES, decode_quote, self.quotes),
                 (RESERVATIONGROUPS, decode_group, self.groups),
                 (RESERVATIONSCHEDULES, decode_schedule, self.schedules),
             )
@@ -211,7 +211,7 @@ class Life:
                     self._loop.run(self.event_handlers),
                     self._gates.run(self._loop.started),
                     self._reporter.run(self._loop.started),
-                    self.desk.run(self._loop.started),
+                    self.quotes.run(self._loop.started),
                     self.groups.run(self._loop.started),
                     self.schedules.run(self._loop.started),
                     self.isolation.crash(),
@@ -238,7 +238,7 @@ class Life:
         ahead = self.clock.now() - self.clock.monotonic()
         awake = [instant + ahead for keeper in kept if (instant := keeper._awake.next()) is not None]
         asked = [keeper._due.next() for keeper in kept]
-        due = (self.decider.next_due(), self.desk._ends.next(), *asked, *awake)
+        due = (self.decider.next_due(), self.quotes._ends.next(), *asked, *awake)
         return min((instant for instant in due if instant is not None), default=None)
 
     def unrest(self, now: float) -> str:
@@ -277,7 +277,7 @@ class Life:
             f"plans of moves are under way: {moving}": bool(moving),
             f"groups or schedules lag: {kept}": bool(kept),
             f"groups or schedules were refused a moment ago: {refused}": bool(refused),
-            "quotes wait": bool(self.desk._waiting or self.desk._writing),
+            "quotes wait": bool(self.quotes._waiting or self.quotes._writing),
             "quotas lag": bool(decider.ledger.quotas.changed or self._reporter._writing),
             "gated pods are to be told": bool(
                 self._gates._due or decider.queue.gated or self._gates._changed

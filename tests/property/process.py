@@ -10,8 +10,8 @@ from functools import partial
 from builders import SCHEDULER, Json
 from property.creations import Creation
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
-from tidelock.binders.answering import answerable
 from tidelock.binders.creation_reviews import read_creation
+from tidelock.binders.creation_webhook import answerable
 from tidelock.framework.config import default_configuration
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.ledger.answers import is_decided

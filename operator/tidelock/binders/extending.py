@@ -65,12 +65,12 @@ Verb = Callable[[AdmissionCheck, bytes, float, bool], bytes | None]
 """Answers a request at an instant, or returns None to a patient caller, or raises BadRequestError."""
 
 
-def filter_nodes(guard: AdmissionCheck, body: bytes, now: float, patient: bool) -> bytes | None:
+def filter_nodes(check: AdmissionCheck, body: bytes, now: float, patient: bool) -> bytes | None:
     """Answer ExtenderArgs with an ExtenderFilterResult."""
     args = _decoded(body, _Args)
     whole = _whole_nodes(args)
     names = whole or args.node_names or ()
-    left = guard.filter(_decoded_pod(args.pod), names, now, patient=patient)
+    left = check.filter(_decoded_pod(args.pod), names, now, patient=patient)
     if left is None:
         return None
     capable = args.node_names is not None
@@ -85,17 +85,17 @@ def filter_nodes(guard: AdmissionCheck, body: bytes, now: float, patient: bool) 
     )
 
 
-def prioritize_nodes(guard: AdmissionCheck, body: bytes, _now: float, _patient: bool) -> bytes:
+def prioritize_nodes(check: AdmissionCheck, body: bytes, _now: float, _patient: bool) -> bytes:
     """Answer ExtenderArgs with a HostPriorityList: the maximum for nodes with a reservation of the pod."""
     args = _decoded(body, _Args)
-    own = guard.own_nodes(_decoded_pod(args.pod))
+    own = check.own_nodes(_decoded_pod(args.pod))
     names = _whole_nodes(args) or args.node_names or ()
     return msgspec.json.encode(
         [{"Host": name, "Score": _MOST_POINTS if name in own else 0} for name in names]
     )
 
 
-def preempt_pods(guard: AdmissionCheck, body: bytes, _now: float, _patient: bool) -> bytes:
+def preempt_pods(check: AdmissionCheck, body: bytes, _now: float, _patient: bool) -> bytes:
     """Answer ExtenderPreemptionArgs with an ExtenderPreemptionResult: the sufficient victims."""
     args = _decoded(body, _PreemptionArgs)
     victims = args.node_name_to_meta_victims
@@ -105,7 +105,7 @@ def preempt_pods(guard: AdmissionCheck, body: bytes, _now: float, _patient: bool
             for name, each in (args.node_name_to_victims or {}).items()
         }
     uids = {name: {pod.uid for pod in each.pods or ()} for name, each in victims.items()}
-    chosen = guard.preempt(_decoded_pod(args.pod), uids)
+    chosen = check.preempt(_decoded_pod(args.pod), uids)
     return msgspec.json.encode({"NodeNameToMetaVictims": {name: victims[name] for name in chosen}})
 
 

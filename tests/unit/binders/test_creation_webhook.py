@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from builders import NOW, Json, node
-from tidelock.binders import answering
-from tidelock.binders.answering import CreationDesk, answerable
+from tidelock.binders import creation_webhook
 from tidelock.binders.creation_reviews import read_creation
+from tidelock.binders.creation_webhook import CreationWebhook, answerable
 from tidelock.binders.reviews import BadReviewError
 from tidelock.ledger.ledger import Ledger
 from tidelock.model.answer import ANSWER, SIGNATURE
@@ -21,7 +21,7 @@ from unit.scheduler.machinery import Core
 
 
 class Scene:
-    """A node of two cores, and a desk. Each wake of the loop decides in the next turn of the event loop."""
+    """A node of two cores, and a webhook. A wake of the loop decides in the next turn of the event loop."""
 
     def __init__(self, *, decides: bool = True) -> None:
         self.core = Core(node("node-a", cpu="2"))
@@ -29,7 +29,7 @@ class Scene:
         self.ledger.answers.keys.use(b"k" * 32)
         self.requests = 0
         self.decides = decides
-        self.desk = CreationDesk(self.ledger, self.core.clock, self.wake, lambda: None, self.note)
+        self.webhook = CreationWebhook(self.ledger, self.core.clock, self.wake, lambda: None, self.note)
 
     def note(self) -> None:
         self.requests += 1
@@ -40,11 +40,11 @@ class Scene:
 
     def decide(self) -> None:
         for _ in range(3):
-            self.desk.decided(self.core.decider.step(self.core.clock.now()).effects.answers)
+            self.webhook.decided(self.core.decider.step(self.core.clock.now()).effects.answers)
 
     async def ask(self, metadata: Json | None = None, **spec: Any) -> tuple[Json, str]:
         """Ask about a creation, and return the annotations of the response and the result."""
-        response, result = await self.desk.review(creation(metadata, spec))
+        response, result = await self.webhook.review(creation(metadata, spec))
         if "patch" not in json.loads(response)["response"]:
             return {}, result
         (part,) = patch_of(response)
@@ -118,7 +118,7 @@ async def test_now_or_never_is_rejected_in_the_answer_and_stays_so() -> None:
 
 async def test_a_dry_run_is_answered_and_holds_nothing() -> None:
     scene = Scene()
-    response, result = await scene.desk.review(creation(dryRun=True))
+    response, result = await scene.webhook.review(creation(dryRun=True))
     assert result == "granted"
     assert patch_of(response)
     assert (scene.reserved(), scene.ledger.entries) == (0, {})
@@ -132,7 +132,7 @@ async def test_creations_of_one_name_are_decided_apart() -> None:
 
 
 async def test_a_creation_without_a_decision_in_time_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_PATIENCE", 0.01)
+    monkeypatch.setattr(creation_webhook, "_PATIENCE", 0.01)
     scene = Scene(decides=False)
     assert await scene.ask() == ({}, "late")
     assert scene.ledger.entries == {}
@@ -151,7 +151,7 @@ async def test_a_review_that_is_broken_off_holds_nothing() -> None:
 
 async def test_an_answer_of_the_client_is_refused() -> None:
     scene = Scene()
-    response, result = await scene.desk.review(creation({"name": "web-0", "annotations": {ANSWER: "{}"}}))
+    response, result = await scene.webhook.review(creation({"name": "web-0", "annotations": {ANSWER: "{}"}}))
     plain = json.loads(response)["response"]
     assert (result, plain["allowed"]) == ("forged", False)
     assert "are written by the operator alone" in plain["status"]["message"]
@@ -180,7 +180,7 @@ def test_a_plain_reservation_can_be_answered() -> None:
 async def test_a_body_that_is_no_review_is_an_error() -> None:
     scene = Scene()
     with pytest.raises(BadReviewError):
-        await scene.desk.review(b"{}")
+        await scene.webhook.review(b"{}")
 
 
 async def test_keys_that_come_allow_decisions() -> None:

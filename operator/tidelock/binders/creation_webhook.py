@@ -25,7 +25,7 @@ _PATIENCE = 0.5
 _NONCE_BYTES = 16
 
 
-class CreationDesk:
+class CreationWebhook:
     """Answers the reviews of creations between two decisions.
 
     Args:
