@@ -16,13 +16,14 @@ from builders import NOW, SCHEDULER, Json, node_json, pod_json, reservation_json
 from property.creations import Creation, Fate, answer_in
 from property.invariants import Observer
 from property.model_api import ModelApi, RefusedError, ends_before_it_begins
-from property.process import KINDS, HandClock, Process
+from property.process import KINDS, Process
 from property.sums import check_indexes, reservations
 from tidelock.ledger.queue import waiting
 from tidelock.model.answer import ANSWER, UNSEEN_SECONDS
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION
+from unit.scheduler.machinery import FakeClock
 
 EXPLORES = settings.get_current_profile_name() == "explore"
 EXAMPLES = int(os.environ.get("TIDELOCK_LEDGER_EXAMPLES", "20000" if EXPLORES else "200"))
@@ -212,7 +213,7 @@ class World(RuleBasedStateMachine):
         # Equal reservations follow the first of them. None is tried only to renew its numbers.
         self._unrenewed = mock.patch.object(waiting, "_RENEWED", 0)
         self._unrenewed.start()
-        self.clock = HandClock(NOW)
+        self.clock = FakeClock(NOW)
         self.api = ModelApi(self.clock.now)
         self.nodes, self.pods, self.reservations = self.api.nodes, self.api.pods, self.api.reservations
         self.process = Process(self.api, self.clock, self.api.elect())

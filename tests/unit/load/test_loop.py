@@ -23,7 +23,7 @@ from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE, MeasuredUses, WorkloadKey
 from tidelock.model.workloads import Workload
 from unit.load.patches import PatchApi
-from unit.scheduler.machinery import FakeRecorder, HandClock
+from unit.scheduler.machinery import FakeClock, FakeRecorder
 
 SPEC: dict[str, Any] = {"source": {"metricsServer": {}}, "refreshSeconds": 30, "stalenessSeconds": 180}
 DB = WorkloadKey("StatefulSet", builders.NAMESPACE, "db")
@@ -63,7 +63,7 @@ class Bench(LoadLoop):
     """The loop with the scripted source and its surroundings."""
 
     def __init__(self) -> None:
-        self.api, self.clock, self.recorder = PatchApi(), HandClock(), FakeRecorder()
+        self.api, self.clock, self.recorder = PatchApi(), FakeClock(), FakeRecorder()
         self.cache, self.registry, self.source = Cache(Columns()), CollectorRegistry(), Played()
         self.replica_sets: Lister[Workload] = Lister()
         self.known = True

@@ -63,11 +63,11 @@ HELD = {
 """Status of a reservation that an earlier process has granted."""
 
 
-class HandClock:
+class FakeClock:
     """A clock that stands still unless a test moves it. Each call of `monotonic` may take `tick` seconds."""
 
-    def __init__(self, tick: float = 0.0) -> None:
-        self.time = NOW
+    def __init__(self, time: float = NOW, tick: float = 0.0) -> None:
+        self.time = time
         self.tick = tick
         self.jumped = 0.0
 
@@ -99,7 +99,7 @@ class Core:
         earmark_after: float = 60.0,
         on_failure: OnFailure = raise_failure,
     ) -> None:
-        self.clock = HandClock()
+        self.clock = FakeClock()
         self.telemetry = Telemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
         self.decider = Decider(
             configuration,
