@@ -7,7 +7,7 @@ from typing import Protocol
 import msgspec
 
 from tidelock.kube.client import ApiResource
-from tidelock.kube.errors import ApiError, MalformedAnswer, Unreachable
+from tidelock.kube.errors import ApiError, MalformedResponse, Unreachable
 from tidelock.load.cooperative import in_slices, paced
 from tidelock.load.source import (
     Capacities,
@@ -96,7 +96,7 @@ class MetricsServerSource:
     async def _list(self, resource: ApiResource) -> list[msgspec.Raw]:
         try:
             return _decode_list(await self._api.get(resource.collection())).items or []
-        except (MalformedAnswer, msgspec.MsgspecError) as error:
+        except (MalformedResponse, msgspec.MsgspecError) as error:
             raise SourceError(
                 Trouble.MALFORMED, f"not an answer of {resource.api_version}: {error}"
             ) from error

@@ -1,4 +1,4 @@
-"""Answers of HTTP/1.1, read as their bytes arrive."""
+"""Responses of HTTP/1.1, read as their bytes arrive."""
 
 import re
 import zlib
@@ -15,16 +15,16 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class Disconnected(ConnectionError):  # noqa: N818 -- as the states of a connection are called
-    """The connection ended before the answer, or the answer is not HTTP/1."""
+    """The connection ended before the response, or the response is not HTTP/1."""
 
 
-class Answer:
-    """One answer, whose body may be chunked, compressed by gzip, and endless.
+class Response:
+    """One response, whose body may be chunked, compressed by gzip, and endless.
 
     Attributes:
         status: the status code, or 0 until the head has arrived.
         headers: the headers by their names in lower case.
-        complete: whether the whole answer has arrived.
+        complete: whether the whole response has arrived.
         buffered: bytes of the body that have arrived and were not taken.
 
     """
@@ -73,11 +73,11 @@ class Answer:
         """Read the next bytes.
 
         Raises:
-            Disconnected: they are no answer, or more than one.
+            Disconnected: they are no response, or more than one.
 
         """
         if self.complete:
-            raise Disconnected("the answer is longer than it should be")
+            raise Disconnected("the response is longer than it should be")
         data = self._unread + data
         self._unread = b""
         try:
@@ -85,10 +85,10 @@ class Answer:
             if body is not None:
                 self._read_body(body)
         except (ValueError, zlib.error) as error:
-            raise Disconnected("the answer is not HTTP/1") from error
+            raise Disconnected("the response is not HTTP/1") from error
 
     def end(self) -> None:
-        """Note the end of the connection, which ends an answer without a length, as some proxies send it."""
+        """Note the end of the connection, which ends a response without a length, as some proxies send it."""
         if self._read_body == self._read_to_the_end:
             self.complete = bool(self.status) and (self._inflate is None or self._inflate.eof)
 
@@ -97,12 +97,12 @@ class Answer:
         end = data.find(_HEAD_END)
         if end < 0:
             if len(data) > _LARGEST_HEAD:
-                raise Disconnected("the headers of the answer do not end")
+                raise Disconnected("the headers of the response do not end")
             self._unread = data
             return None
         status, headers = _parse_head(data[:end])
         rest = data[end + len(_HEAD_END) :]
-        if status < HTTPStatus.OK:  # an interim answer
+        if status < HTTPStatus.OK:  # an interim response
             return self._read_head(rest)
         if headers.get(b"content-encoding", b"").lower() == b"gzip":
             self._inflate = zlib.decompressobj(_GZIP)
@@ -118,7 +118,7 @@ class Answer:
     def _read_length(self, data: bytes) -> None:
         """Read a part of a body of a known length."""
         if len(data) > self._left:
-            raise Disconnected("the answer is longer than it should be")
+            raise Disconnected("the response is longer than it should be")
         self._left -= len(data)
         self._add(data)
         if self._left == 0:
@@ -145,7 +145,7 @@ class Answer:
             start = line.end()
         if line is not None and (end := data.find(_HEAD_END, line.end() - len(_LINE_END))) >= 0:
             if len(data) > end + len(_HEAD_END):
-                raise Disconnected("the answer is longer than it should be")
+                raise Disconnected("the response is longer than it should be")
             self._complete()
         elif len(data) - start > _LARGEST_HEAD or (line is None and data.find(_LINE_END, start + 1) >= 0):
             raise ValueError("no chunk")

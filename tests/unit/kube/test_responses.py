@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from tidelock.kube.answers import Answer, Disconnected
+from tidelock.kube.responses import Disconnected, Response
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -11,12 +11,12 @@ PACKED = gzip.compress(LIST, mtime=0)  # in names of tests, which must be the sa
 COMPRESSED = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
 
 
-def fed(*parts: bytes) -> Answer:
-    answer = Answer()
+def fed(*parts: bytes) -> Response:
+    response = Response()
     for part in parts:
-        assert not answer.complete
-        answer.feed(part)
-    return answer
+        assert not response.complete
+        response.feed(part)
+    return response
 
 
 def chunk(data: bytes) -> bytes:
@@ -46,19 +46,19 @@ def chunk(data: bytes) -> bytes:
     ],
 )
 def test_an_answer_is_complete_with_its_last_byte(data: bytes, body: bytes, size: int) -> None:
-    answer = fed(*(data[start : start + size] for start in range(0, len(data), size)))
-    assert answer.complete
-    assert answer.take() == body
+    response = fed(*(data[start : start + size] for start in range(0, len(data), size)))
+    assert response.complete
+    assert response.take() == body
 
 
 def test_the_body_is_read_as_it_arrives() -> None:
-    answer = fed(CHUNKED)
-    assert (answer.status, answer.buffered) == (201, 0)
-    answer.feed(b"8\r\none\n")
-    assert (answer.buffered, answer.take(), answer.buffered) == (4, b"one\n", 0)
-    answer.feed(b"two\n\r\n")
-    assert answer.take() == b"two\n"
-    assert not answer.complete
+    response = fed(CHUNKED)
+    assert (response.status, response.buffered) == (201, 0)
+    response.feed(b"8\r\none\n")
+    assert (response.buffered, response.take(), response.buffered) == (4, b"one\n", 0)
+    response.feed(b"two\n\r\n")
+    assert response.take() == b"two\n"
+    assert not response.complete
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,17 @@ def test_other_data_is_no_answer(data: bytes) -> None:
 
 
 def test_nothing_follows_a_complete_answer() -> None:
-    answer = fed(OK)
+    response = fed(OK)
     with pytest.raises(Disconnected):
-        answer.feed(b"H")
+        response.feed(b"H")
 
 
 def test_without_a_length_the_answer_ends_with_the_connection() -> None:
-    answer = fed(b"HTTP/1.0 503 Service Unavailable\r\n\r\n<html>")
-    assert not answer.complete
-    answer.end()
-    assert (answer.complete, answer.last, answer.status) == (True, True, 503)
-    assert answer.take() == b"<html>"
+    response = fed(b"HTTP/1.0 503 Service Unavailable\r\n\r\n<html>")
+    assert not response.complete
+    response.end()
+    assert (response.complete, response.last, response.status) == (True, True, 503)
+    assert response.take() == b"<html>"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,6 @@ def test_without_a_length_the_answer_ends_with_the_connection() -> None:
     ],
 )
 def test_the_end_of_the_connection_completes_no_other_answer(data: bytes) -> None:
-    answer = fed(data)
-    answer.end()
-    assert not answer.complete
+    response = fed(data)
+    response.end()
+    assert not response.complete
