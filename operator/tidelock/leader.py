@@ -35,10 +35,10 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import background, until
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.device_reporter import DeviceReporter
 from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extender_calls import ExtenderCaller
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
@@ -171,7 +171,7 @@ class Leader:
         gates = GateReporter(context, decider, binder)
         loop = Loop(
             decider,
-            Consultant(context, decider, self._extenders),
+            ExtenderCaller(context, decider, self._extenders),
             binder,
             Evictor(context, decider, borrower_grace),
             StatusWriter(context, decider.ledger, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below

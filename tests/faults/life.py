@@ -48,9 +48,9 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extender_calls import ExtenderCaller
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
@@ -135,7 +135,7 @@ class Life:
         self._gates = GateReporter(context, self.decider, binder)
         self._loop = Loop(
             self.decider,
-            Consultant(context, self.decider, self._extenders),
+            ExtenderCaller(context, self.decider, self._extenders),
             binder,
             Evictor(context, self.decider),
             self.publisher,

@@ -25,9 +25,9 @@ from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extender_calls import ExtenderCaller
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
@@ -304,8 +304,8 @@ class Shell(Core):
         self.gates = GateReporter(context, self.decider, self.binder)
         self.evictor = Evictor(context, self.decider)
         self.publisher = StatusWriter(context, self.ledger)
-        consultant = Consultant(context, self.decider, self.extenders)
-        acts = (consultant, self.binder, self.evictor, self.publisher, self.gates)
+        extender_caller = ExtenderCaller(context, self.decider, self.extenders)
+        acts = (extender_caller, self.binder, self.evictor, self.publisher, self.gates)
         self.groups = PodGroupWriter(context, self.decider.objects.pod_groups)
         self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
         self.event_handlers.wake = self.loop.wake

@@ -11,10 +11,10 @@ from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import ExtenderError, Extenders
 from tidelock.scheduler.actions.tasks import About
 from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.core.outcomes import Consultation
+from tidelock.scheduler.core.outcomes import ExtenderCall
 
 
-class Consultant:
+class ExtenderCaller:
     """Brings the extenders' answers to the decider."""
 
     def __init__(self, context: WriterContext, decider: Decider, extenders: Extenders) -> None:
@@ -23,20 +23,20 @@ class Consultant:
         self._decider = decider
         self._extenders = extenders
 
-    def consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
+    def call(self, call: ExtenderCall, answered: Callable[[], None]) -> None:
         """Ask the extenders about a pod in the background. Call `answered` once the decider has advice."""
-        about = About("consultation", PODS, consultation.waiting.pod.meta)
-        self._tasks.spawn(self._consult(consultation, answered), about)
+        about = About("consultation", PODS, call.waiting.pod.meta)
+        self._tasks.spawn(self._call(call, answered), about)
 
-    async def _consult(self, consultation: Consultation, answered: Callable[[], None]) -> None:
-        with self._isolation.attempt("consultation", PODS, consultation.waiting.pod.meta) as attempt:
-            if consultation.victims is None:
-                advice = await self._extenders.advise(consultation.waiting.pod, consultation.nodes)
+    async def _call(self, call: ExtenderCall, answered: Callable[[], None]) -> None:
+        with self._isolation.attempt("consultation", PODS, call.waiting.pod.meta) as attempt:
+            if call.victims is None:
+                advice = await self._extenders.advise(call.waiting.pod, call.nodes)
             else:
-                advice = await self._ask_about_victims(consultation.waiting.pod, consultation.victims)
+                advice = await self._ask_about_victims(call.waiting.pod, call.victims)
         if attempt.error is not None:  # no other pod is decided before the answer
             advice = ExtenderAdviceData(victims={}, error=failure_text(attempt.error))
-        self._decider.pod_scheduler.advised(consultation, advice)
+        self._decider.pod_scheduler.advised(call, advice)
         answered()
 
     async def _ask_about_victims(self, pod: Pod, candidates: Mapping[str, Victims]) -> ExtenderAdviceData:
