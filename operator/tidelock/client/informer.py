@@ -36,7 +36,7 @@ Listener: TypeAlias = Callable[[Version | None], None]
 """Takes the versions of the objects of one name. None asks for a read: one may have come and gone unseen."""
 
 
-class Feed:
+class Informer:
     """Delivers each version of an object to the listeners of its name."""
 
     def __init__(self, client: KubeClient, resource: ApiResource, namespace: str) -> None:
