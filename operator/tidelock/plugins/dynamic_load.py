@@ -131,7 +131,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._lifetimes = np.array([[periods[metric] + _MORE_SECONDS] for metric in CRANE_METRICS])
         self._hot_values = read.hot_value
         self._columns = CraneColumns()
-        handle.cache.follow(self._columns)
+        handle.cache.add_observer(self._columns)
         self._bindings = follow_expected_use(handle, estimate=_nothing, history=False)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:

@@ -115,7 +115,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._thresholds = _by_resource(read.aggregated.usage_thresholds or read.usage_thresholds)
         self._prod_thresholds = _by_resource(read.prod_usage_thresholds)
         self._levels = NodeLevels()
-        handle.cache.follow(self._levels)
+        handle.cache.add_observer(self._levels)
         residents = follow_expected_use(handle, estimate=self._estimated, history=False, measured=True)
         self._arrivals = residents.summed(self._unreported)
         self._production: Sums | None = None

@@ -127,7 +127,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._scoring = LevelScoring(read.scoring, read.combination, self._shares)
         self._groups = UsagePolicies(handle.objects.water_levels, _policy(self.name, read))
         self._levels = NodeLevels()
-        handle.cache.follow(self._levels)
+        handle.cache.add_observer(self._levels)
         self._level_cache = UsageLevelCache(
             self._levels,
             handle.measurements,

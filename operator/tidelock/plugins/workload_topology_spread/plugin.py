@@ -93,7 +93,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
                 raise ValueError(f"pluginConfig of {self.name}: {text}")
         self._replicas = Replicas()
         if self._constraints:
-            handle.cache.follow(self._replicas)
+            handle.cache.add_observer(self._replicas)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Count the workload's pods by domain. Skip pods without one, and those with own constraints."""

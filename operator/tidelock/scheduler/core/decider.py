@@ -321,5 +321,5 @@ def _make_ledger(
         move_after=move_after,
         on_failure=on_failure,
     )
-    cache.follow(OccupancyObserver(ledger))
+    cache.add_observer(OccupancyObserver(ledger))
     return ledger
