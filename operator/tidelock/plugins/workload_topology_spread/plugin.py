@@ -25,11 +25,11 @@ from tidelock.framework.api import (
     EnqueueExtensions,
     Handle,
     Mask,
-    OneReason,
     PreFilter,
     PreScore,
     Score,
     Scores,
+    SingleReasonFilter,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
@@ -77,7 +77,7 @@ class _Spread:
         return replace(self, domains=tuple(replace(each, counts=each.counts.copy()) for each in self.domains))
 
 
-class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExtensions):
+class WorkloadTopologySpread(PreFilter, SingleReasonFilter, PreScore, Score, EnqueueExtensions):
     """Keeps the pods of one workload apart."""
 
     name = "WorkloadTopologySpread"
