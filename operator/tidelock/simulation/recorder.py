@@ -15,7 +15,7 @@ import numpy as np
 
 from tidelock.load.prometheus import CONTAINERS
 from tidelock.load.promql import Access, PrometheusClient, Series, Vector, decode_series
-from tidelock.load.source import SourceError, Trouble
+from tidelock.load.source import FailureReason, SourceError
 from tidelock.model.meta import Key
 from tidelock.simulation.recording import PodIdentity, RecordedPod, Recording
 from tidelock.simulation.traces import TraceError
@@ -282,7 +282,9 @@ def _series(answer: list[msgspec.Raw]) -> Iterator[Series]:
         try:
             yield decode_series(raw)
         except ValueError as error:
-            raise SourceError(Trouble.MALFORMED, f"an item of the answer is malformed: {error}") from error
+            raise SourceError(
+                FailureReason.MALFORMED, f"an item of the answer is malformed: {error}"
+            ) from error
 
 
 def _pod(labels: Mapping[str, str]) -> Key | None:

@@ -17,7 +17,7 @@ from tidelock.kube.errors import Forbidden, ServerError
 from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
-from tidelock.load.source import Source, SourceError, Trouble, Use, UseReading
+from tidelock.load.source import FailureReason, Source, SourceError, Use, UseReading
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE, MeasuredUses, WorkloadKey
@@ -176,7 +176,7 @@ async def test_the_past_is_read_once_after_the_first_reading_was_published(bench
 
 
 async def test_an_unavailable_past_is_not_requested_at_each_refresh(bench: Bench) -> None:
-    bench.source.past_failure = SourceError(Trouble.REFUSED, "too many samples")
+    bench.source.past_failure = SourceError(FailureReason.REFUSED, "too many samples")
     bench.see()
     await bench.refresh()
     await bench.refresh()
@@ -191,7 +191,7 @@ async def test_levels_of_a_failing_source_become_stale_and_never_zero(bench: Ben
     bench.see()
     await bench.refresh()
     levels = dict(bench._groups["pool"].estimate.levels)
-    bench.source.failure = SourceError(Trouble.TIMED_OUT, "no answer within 10 s")
+    bench.source.failure = SourceError(FailureReason.TIMED_OUT, "no answer within 10 s")
     for _ in range(7):
         await bench.refresh()
 
@@ -430,7 +430,7 @@ async def test_a_metric_shows_that_pods_are_placed_by_requests(bench: Bench) -> 
     bench.see()
     await bench.refresh()
     assert by_requests() == 0
-    bench.source.failure = SourceError(Trouble.UNREACHABLE, "connection refused")
+    bench.source.failure = SourceError(FailureReason.UNREACHABLE, "connection refused")
     for _ in range(7):
         await bench.refresh()
     assert by_requests() == 1
