@@ -44,7 +44,7 @@ from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
 from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
 from tidelock.scheduler.actions.status_writer import StatusWriter
-from tidelock.scheduler.actions.tasks import About, Tasks, TurnTaking
+from tidelock.scheduler.actions.tasks import FairApi, FaultSubject, Tasks
 from tidelock.scheduler.controllers.groups import GroupController
 from tidelock.scheduler.controllers.quotas import QuotaController
 from tidelock.scheduler.controllers.quotes import QuoteController
@@ -134,7 +134,7 @@ class Leader:
             move_after=settings.move_after_seconds,
             earmark_after=settings.earmark_after_seconds,
             on_enqueue=self.telemetry.queued,
-            api=TurnTaking(client, tasks),
+            api=FairApi(client, tasks),
             recorder=self.telemetry,
             device_reports=DeviceReporter(self._recorder, self.telemetry),
             on_failure=self.isolation.failed,
@@ -367,7 +367,7 @@ class Leader:
             ready=lambda: self._event_handlers.ready,
             isolation=self.isolation,
         )
-        about = About("measurements", WATERLEVELS, ObjectMeta(""))
+        about = FaultSubject("measurements", WATERLEVELS, ObjectMeta(""))
         take = decider.measurements.take
         load.on_uses(lambda uses: tasks.spawn(in_slices(take(uses), AT_LEISURE), about))
         return load

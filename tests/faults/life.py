@@ -55,7 +55,7 @@ from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
 from tidelock.scheduler.actions.status_writer import StatusWriter
-from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
+from tidelock.scheduler.actions.tasks import FairApi, Tasks
 from tidelock.scheduler.controllers.groups import GroupController
 from tidelock.scheduler.controllers.quotas import QuotaController
 from tidelock.scheduler.controllers.quotes import QuoteController
@@ -111,7 +111,7 @@ class Life:
         self.decider = Decider(
             configuration,
             earmark_after=EARMARK_AFTER,
-            api=TurnTaking(self._client, self.tasks),
+            api=FairApi(self._client, self.tasks),
             recorder=telemetry,
             epoch=epoch,
         )

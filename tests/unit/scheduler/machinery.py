@@ -33,7 +33,7 @@ from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
 from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
 from tidelock.scheduler.actions.status_writer import StatusWriter
-from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
+from tidelock.scheduler.actions.tasks import FairApi, Tasks
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
@@ -293,7 +293,7 @@ class Shell(Core):
         self.api, self.recorder = FakeApi(), FakeRecorder()
         self.isolation = Isolating()
         self.tasks = Tasks(Random(1), self.isolation)  # noqa: S311 -- for jitter
-        api = TurnTaking(self.api, self.tasks)
+        api = FairApi(self.api, self.tasks)
         super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
         self.recent = RecentDecisions()
         self.context = context = WriterContext(

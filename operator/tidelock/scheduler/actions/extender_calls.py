@@ -9,7 +9,7 @@ from tidelock.model.failures import failure_text
 from tidelock.model.pods import Pod
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import ExtenderError, Extenders
-from tidelock.scheduler.actions.tasks import About
+from tidelock.scheduler.actions.tasks import FaultSubject
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.outcomes import ExtenderCall
 
@@ -25,7 +25,7 @@ class ExtenderCaller:
 
     def call(self, call: ExtenderCall, answered: Callable[[], None]) -> None:
         """Ask the extenders about a pod in the background. Call `answered` once the decider has advice."""
-        about = About("consultation", PODS, call.waiting.pod.meta)
+        about = FaultSubject("consultation", PODS, call.waiting.pod.meta)
         self._tasks.spawn(self._call(call, answered), about)
 
     async def _call(self, call: ExtenderCall, answered: Callable[[], None]) -> None:

@@ -33,7 +33,7 @@ from tidelock.model.conditions import failed
 from tidelock.model.failures import Attempt, failure_note
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.tasks import LONGEST_RETRY, About
+from tidelock.scheduler.actions.tasks import LONGEST_RETRY, FaultSubject
 
 logger = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class ObjectWriter(ABC):
     def _spawn(self, key: Key, stored: WritableObject, failure: Attempt | None = None) -> None:
         """Write an object in the background, or its status alone after a fault."""
         self._writing.add(key)
-        self._tasks.spawn(self._write(key, failure), About(self._step, self._resource, stored.meta))
+        self._tasks.spawn(self._write(key, failure), FaultSubject(self._step, self._resource, stored.meta))
 
     def lags(self, key: Key) -> bool:
         """Return whether an object differs from its desired state with no write under way."""

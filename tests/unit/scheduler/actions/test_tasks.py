@@ -5,10 +5,10 @@ from builders import NOW
 from isolating import Isolating
 from tidelock.kube.client import RESERVATIONS
 from tidelock.model.meta import ObjectMeta
-from tidelock.scheduler.actions.tasks import About, Tasks, until_woken
+from tidelock.scheduler.actions.tasks import FaultSubject, Tasks, until_woken
 from unit.scheduler.machinery import FakeClock, turns
 
-ABOUT = About("status", RESERVATIONS, ObjectMeta("lock", "shop"))
+ABOUT = FaultSubject("status", RESERVATIONS, ObjectMeta("lock", "shop"))
 
 
 def make_tasks() -> Tasks:
