@@ -8,7 +8,7 @@ from tidelock.model.failures import Attempt, OnFailure
 from tidelock.model.meta import ObjectMeta
 
 
-class Parts:
+class FailedParts:
     """The parts of a step that have failed, and until when each of them is skipped."""
 
     def __init__(self, ledger: Ledger, on_failure: OnFailure) -> None:
