@@ -23,7 +23,7 @@ from tidelock.ledger.sets.groups import Group, GroupKey, is_placed_together
 from tidelock.model import reasons
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.packing import Search, begin_search
-from tidelock.scheduler.core.reservation_cycle import ReservationCycle, Site
+from tidelock.scheduler.core.reservation_cycle import PlacementTarget, ReservationCycle
 
 # After so many members that were tried the search for a domain goes on in a later step.
 _TRIES_A_STEP = 64
@@ -45,7 +45,7 @@ class _Lack:
 class _Layout:
     """Which members would be where, and which nowhere."""
 
-    found: list[tuple[ReservationInfo, Site]]
+    found: list[tuple[ReservationInfo, PlacementTarget]]
     lacks: list[_Lack]
 
 
@@ -167,9 +167,9 @@ class GangScheduler:
             fewest: Mask = fits & (members == members[fits].min())
             return fewest
 
-        def spread(entry: ReservationInfo) -> Site | Diagnosis:
+        def spread(entry: ReservationInfo) -> PlacementTarget | Diagnosis:
             answer = seek(entry, among=label.borne, narrow=narrow)
-            if isinstance(answer, Site):
+            if isinstance(answer, PlacementTarget):
                 counts[label.code_of[answer.node.meta.labels[key]] + 1] += 1
             return answer
 
@@ -209,9 +209,9 @@ class GangScheduler:
         self._ledger.waiting_reservations.retry(group.waiting[:1])
         return True
 
-    def _try(self, group: Group, seek: Callable[[ReservationInfo], Site | Diagnosis]) -> _Layout:
+    def _try(self, group: Group, seek: Callable[[ReservationInfo], PlacementTarget | Diagnosis]) -> _Layout:
         """Try each member beside all before it, until too many do not fit."""
-        found: list[tuple[ReservationInfo, Site]] = []
+        found: list[tuple[ReservationInfo, PlacementTarget]] = []
         lacks: list[_Lack] = []
         beside, spare = Charge(), group.surplus
         with self._ledger.holdings.trials.place() as count:
@@ -219,7 +219,7 @@ class GangScheduler:
                 self.tries += 1
                 if problem := self._ledger.quotas.problem(entry, beside):
                     lacks.append(_excess(entry, len(found), problem))
-                elif isinstance(answer := seek(entry), Site):
+                elif isinstance(answer := seek(entry), PlacementTarget):
                     found.append((entry, answer))
                     count(entry, *answer)
                     beside += self._ledger.quotas.asked(entry)
