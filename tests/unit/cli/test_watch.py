@@ -13,7 +13,7 @@ from tidelock.cli import approve, commit, quote, reserve, status
 from tidelock.cli.documents import Document
 from tidelock.cli.editing import edit
 from tidelock.cli.failure import Failure
-from tidelock.cli.locks import Seen
+from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.session import Session
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
@@ -94,7 +94,7 @@ async def test_reserve_waits_until_the_reservation_is_active(
 
     (result,) = await reserved(server, session, event("MODIFIED", waiting, 6), event("MODIFIED", held, 7))
 
-    assert result.seen.active
+    assert result.listed.active
     assert result.text == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"
     assert [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()] == [
         "the operator has not processed it yet",
@@ -111,7 +111,7 @@ async def test_reserve_stops_waiting_for_a_rejected_reservation(
 
     (result,) = await reserved(server, session, event("MODIFIED", rejected, 6))
 
-    assert not result.seen.active
+    assert not result.listed.active
     assert result.text.startswith("DeadlineExceeded: 0/4 nodes are available")
     assert result.raw["status"]["phase"] == "Rejected"
 
@@ -227,10 +227,10 @@ async def test_approve_waits_until_the_moves_begin(
         session,
         "hold",
         lambda found: {"mayMove": {"approve": approve.planned_token(found)}},
-        lambda found: approve.settled(Seen(found)),
+        lambda found: approve.settled(ListedReservation(found)),
     )
-    assert (late, approve.sentence(Seen(found))) == ("", text)
-    assert approve.begun(Seen(found)) == ("not approved" not in text)
+    assert (late, approve.sentence(ListedReservation(found))) == ("", text)
+    assert approve.begun(ListedReservation(found)) == ("not approved" not in text)
     assert server.asked[1].json["spec"] == {"mayMove": {"approve": "5b1f0a9c3d27"}}
 
 
@@ -280,11 +280,11 @@ async def test_commit_waits_until_the_operator_has_answered(
         session,
         "hold",
         lambda found: {"commit": {"token": token or commit.held_token(found)}},
-        lambda found: commit.answered(Seen(found)),
+        lambda found: commit.answered(ListedReservation(found)),
     )
     assert late == ""
-    assert (found_lock.status["phase"], Seen(found_lock).decided) == (phase, True)
-    assert commit.sentence(Seen(found_lock)).startswith(text)
+    assert (found_lock.status["phase"], ListedReservation(found_lock).decided) == (phase, True)
+    assert commit.sentence(ListedReservation(found_lock)).startswith(text)
 
 
 async def test_quote_waits_for_the_answer_and_deletes_the_quote(

@@ -30,7 +30,7 @@ _HOLDING = frozenset({Phase.PENDING, Phase.PLANNED, Phase.ACTIVE, Phase.BOUND})
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ListedReservation:
     """A Reservation with its status, in which missing or unreadable parts are empty.
 
     Instants are seconds since the epoch. `decided` means that the operator has processed the newest spec.
@@ -160,22 +160,22 @@ class Seen:
 class NodeReservations:
     """The reservations with capacity on one node, and the amounts that they keep from other pods."""
 
-    seen: Sequence[Seen] = ()
+    listed: Sequence[ListedReservation] = ()
     reserved: Resources = field(default_factory=dict)
 
 
 def by_node(
-    seen: Iterable[Seen], leaving: Mapping[str, Mapping[str, Span]] = _NONE_LEAVES
+    listed: Iterable[ListedReservation], leaving: Mapping[str, Mapping[str, Span]] = _NONE_LEAVES
 ) -> dict[str, NodeReservations]:
     """Return the reservations of each node that holds capacity for some, by the node's name.
 
     Args:
-        seen: all reservations.
+        listed: all reservations.
         leaving: the spans of the pods of each node that end in time, by their UIDs.
 
     """
-    there: defaultdict[str, list[Seen]] = defaultdict(list)
-    for each in seen:
+    there: defaultdict[str, list[ListedReservation]] = defaultdict(list)
+    for each in listed:
         if each.holds:
             there[each.node].append(each)
     found = {}
