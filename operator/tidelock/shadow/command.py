@@ -1,4 +1,4 @@
-"""The command `tidelock shadow`: watches a cluster, plays each decision, and writes a report."""
+"""The command `tidelock shadow`: watches a cluster, replays each decision, and writes a report."""
 
 import argparse
 import asyncio
@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kubeconfig", help="kubeconfig file. Default: as for run")
     parser.add_argument("--context", default="", help="context of the kubeconfig. Default: the current one")
-    parser.add_argument("--config", default="", help="file with the KubeSchedulerConfiguration to play")
+    parser.add_argument(
+        "--config", default="", help="file with the KubeSchedulerConfiguration to replay with"
+    )
     parser.add_argument(
         "--output",
         type=Path,

@@ -1,4 +1,4 @@
-"""The played world: the same nodes and pods, with each new pod on the node that the profile chooses.
+"""The replayed world: the same nodes and pods, with each new pod on the node that the profile chooses.
 
 The choice is made when the cluster's scheduler binds the pod, over the nodes as they would be by all choices
 so far. So the profile's choices spread there as they would in the cluster. Pods that were bound before the
@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.shadow.decisions import PlayedCounts
-from tidelock.shadow.levels import Moved
+from tidelock.shadow.decisions import ReplayedCounts
+from tidelock.shadow.levels import MovedPod
 from tidelock.shadow.world import ShadowWorld
 
 # Pods without a node that are tried again at each look.
 _AT_A_LOOK = 50
 
 
-class PlayedWorld:
+class ReplayedWorld:
     """Places pods in a world of its own."""
 
     def __init__(self, configuration: Configuration, clock: Clock) -> None:
         self.world = ShadowWorld(configuration, clock)
-        self._moved: dict[str, Moved] = {}
+        self._moved: dict[str, MovedPod] = {}
         self._unplaced: dict[str, Pod] = {}
         self._never = 0
 
@@ -42,10 +42,10 @@ class PlayedWorld:
             self.world.handlers.pods.upsert(None, pod)
         elif pod.finished:
             self.forget(pod)
-        elif not moved.played:
+        elif not moved.replayed:
             self._unplaced[pod.uid] = pod
         else:
-            self.world.handlers.pods.upsert(None, assigned_to(pod, moved.played))
+            self.world.handlers.pods.upsert(None, assigned_to(pod, moved.replayed))
 
     def forget(self, pod: Pod) -> None:
         """Remove a pod that is gone."""
@@ -63,18 +63,18 @@ class PlayedWorld:
             else:
                 self._unplaced[uid] = pod  # behind the others
 
-    def moved(self) -> Iterator[Moved]:
+    def moved(self) -> Iterator[MovedPod]:
         """Yield the pods that are on another node, or on none."""
         yield from self._moved.values()
 
-    def counts(self) -> PlayedCounts:
+    def counts(self) -> ReplayedCounts:
         """Return the number of pods without a node, and of those on another node."""
-        return PlayedCounts(self._never, len(self._unplaced), len(self._moved) - len(self._unplaced))
+        return ReplayedCounts(self._never, len(self._unplaced), len(self._moved) - len(self._unplaced))
 
     def _move(self, pod: Pod, node_name: str) -> None:
         if node_name == pod.node_name:
             self._moved.pop(pod.uid, None)
         else:
-            self._moved[pod.uid] = Moved(pod.key, pod.node_name, node_name)
+            self._moved[pod.uid] = MovedPod(pod.key, pod.node_name, node_name)
         if node_name:
             self.world.handlers.pods.upsert(None, assigned_to(pod, node_name))
