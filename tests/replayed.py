@@ -1,4 +1,4 @@
-"""The blocks of README and docs that tests play in order, and the reasons why other commands are not played.
+"""The blocks of README and docs that tests replay in order, and the reasons why they omit other commands.
 
 Blocks of other languages are files: `unit/docs` checks each by its language.
 """
@@ -26,16 +26,16 @@ EXAMPLES: Mapping[str, tuple[int, ...]] = {
     "schedules": (8,),
     "quotes": (8,),
 }
-"""Pages that begin with a played example, and the cores of the nodes worker-1, worker-2… of each."""
+"""Pages that begin with a replayed example, and the cores of the nodes worker-1, worker-2… of each."""
 _SECTIONS = {README: ("Quick start",), ROOT / "docs" / "quotas.md": ("Priority and preemption",)}
 
-UNPLAYED_OUTPUTS: Mapping[str, str] = {
+NOT_REPLAYED_OUTPUTS: Mapping[str, str] = {
     "docs/shadow.md": "tests/unit/shadow/test_report.py compares it. The example takes ten minutes",
-    "docs/water-levels.md": "needs a cluster with 125 measured nodes. The tutorial plays a smaller one",
+    "docs/water-levels.md": "needs a cluster with 125 measured nodes. The tutorial has a smaller one",
 }
-"""The reason for each page with output that no test plays."""
+"""The reason for each page with output that no test replays."""
 
-UNPLAYED: Mapping[str, str] = {
+NOT_REPLAYED: Mapping[str, str] = {
     "base64": "decodes the output of the command before it",
     "cp": "copies files whose existence is checked",
     "curl": "is run in tests/cluster/test_client.py",
@@ -46,7 +46,7 @@ UNPLAYED: Mapping[str, str] = {
     "helm": "is run in tests/cluster/test_docs.py, as a dry run",
     "jq": "is no part of the project",
     "kubectl": "is run in tests/cluster/test_docs.py. A command that writes is a dry run there",
-    "kubectl tidelock": "is played with its output in docs/kubectl.md",
+    "kubectl tidelock": "is replayed with its output in docs/kubectl.md",
     "kubectl tidelock approve": "is run in tests/unit/cli/test_watch.py",
     "make": "is CI itself, or takes from minutes to hours. That the target exists is checked",
     "mkdir": "is part of every system",
@@ -59,16 +59,16 @@ UNPLAYED: Mapping[str, str] = {
     "tidelock shadow": "runs for a day. tests/cluster/test_shadow.py runs a shorter one",
     "tidelock simulate": "takes minutes. tests/unit/simulation/test_command.py runs smaller days",
 }
-"""The reason for each command that no test plays in its order, by the beginning of the command."""
+"""The reason for each command that no test replays in its order, by the beginning of the command."""
 
 
 def example(name: str) -> str:
-    """Return the path of a page that begins with a played example, relative to the project."""
+    """Return the path of a page that begins with a replayed example, relative to the project."""
     return f"docs/{name}.md"
 
 
-def is_played(block: Block) -> bool:
-    """Return whether a test plays a block in its order.
+def is_replayed(block: Block) -> bool:
+    """Return whether a test replays a block in its order.
 
     These are the tutorial, the screens of kubectl tidelock, the examples that begin a page and some sections.
     """
@@ -80,7 +80,7 @@ def is_played(block: Block) -> bool:
 
 
 def reason(command: Command) -> str:
-    """Return the reason why a command is not played, by the longest beginning, or an empty text."""
+    """Return the reason why a command is not replayed, by the longest beginning, or an empty text."""
     typed = " ".join(command.words).removeprefix(".venv/bin/")
-    found = [each for each in UNPLAYED if typed.startswith(each if each[-1] in "./" else f"{each} ")]
-    return UNPLAYED[max(found, key=len)] if found else ""
+    found = [each for each in NOT_REPLAYED if typed.startswith(each if each[-1] in "./" else f"{each} ")]
+    return NOT_REPLAYED[max(found, key=len)] if found else ""
