@@ -22,8 +22,8 @@ from tidelock.simulation.world import Floats
 
 
 @dataclass
-class Stay:
-    """The life of a bound pod, in seconds of the epoch. The end is infinite while the pod is there."""
+class PodLifetime:
+    """The lifetime of a bound pod, in seconds of the epoch. The end is infinite while the pod is there."""
 
     workload: int
     row: int
@@ -32,11 +32,11 @@ class Stay:
 
 
 @dataclass
-class Stays:
-    """The stays of a pool's pods by their names, as a watch reports them."""
+class PodLifetimes:
+    """The lifetimes of a pool's pods by their names, as a watch reports them."""
 
     pool: Pool
-    of: dict[str, Stay] = field(default_factory=dict)
+    of: dict[str, PodLifetime] = field(default_factory=dict)
     _created: dict[str, float] = field(default_factory=dict)
 
     def upsert(self, old: Pod | None, new: Pod) -> None:
@@ -46,7 +46,7 @@ class Stays:
         created = self._created.setdefault(name, time.time())
         if new.node_name and name not in self.of:
             workload, row = self.pool.workload_of(new.meta.labels), self.pool.row_of(new.node_name)
-            self.of[name] = Stay(workload, row, created)
+            self.of[name] = PodLifetime(workload, row, created)
 
     def remove(self, last: Pod) -> None:
         """Note the time at which a pod was deleted, if it had been bound."""
@@ -58,15 +58,15 @@ class Stays:
 
 
 @asynccontextmanager
-async def watching(pool: Pool) -> AsyncIterator[Stays]:
+async def watching(pool: Pool) -> AsyncIterator[PodLifetimes]:
     """Watch the pods of a pool while the context lasts."""
-    stays = Stays(pool)
+    lifetimes = PodLifetimes(pool)
     rng = Random()  # noqa: S311 -- it only spreads retries
-    reflector = Reflector(pool.client, PODS, decode_pod, stays, rng=rng, namespace=pool.name)
+    reflector = Reflector(pool.client, PODS, decode_pod, lifetimes, rng=rng, namespace=pool.name)
     task = asyncio.create_task(reflector.run())
     try:
         await reflector.synced.wait()
-        yield stays
+        yield lifetimes
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -74,11 +74,11 @@ async def watching(pool: Pool) -> AsyncIterator[Stays]:
 
 
 @dataclass
-class Course:
+class PoolHistory:
     """The history of a pool over T steps.
 
     Attributes:
-        stays: the life of each pod so far.
+        lifetimes: that of each pod so far.
         cpu: percent of each node in each step so far, from the use of its pods. T x N.
         target: target of its WaterLevel beside each step in percent, or NaN if there was none.
         pending: number of pods without a node. T.
@@ -87,7 +87,7 @@ class Course:
 
     """
 
-    stays: Stays
+    lifetimes: PodLifetimes
     cpu: list[Floats] = field(default_factory=list)
     target: list[float] = field(default_factory=list)
     pending: list[int] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Course:
     @property
     def pool(self) -> Pool:
         """The pool of this history."""
-        return self.stays.pool
+        return self.lifetimes.pool
 
     def add(self, placement: Placement, cpu: Floats, target: float) -> None:
         """Add a step."""
@@ -123,9 +123,11 @@ class Course:
         """
         world, steps, seconds = self.pool.world, len(self.cpu), self.seconds
         start = self.began - lead * seconds
-        stays = sorted(self.stays.of.values(), key=attrgetter("created"))
-        workload, row = np.array([(stay.workload, stay.row) for stay in stays], np.intp).T
-        created, ended = np.array([(max(stay.created - start, 0.0), stay.ended - start) for stay in stays]).T
+        lifetimes = sorted(self.lifetimes.of.values(), key=attrgetter("created"))
+        workload, row = np.array([(lifetime.workload, lifetime.row) for lifetime in lifetimes], np.intp).T
+        created, ended = np.array(
+            [(max(lifetime.created - start, 0.0), lifetime.ended - start) for lifetime in lifetimes]
+        ).T
         lived = replace(
             world,
             workload=workload,
@@ -138,12 +140,12 @@ class Course:
         return RecordedWorld(lived, row, steady=True, remarks=[])
 
 
-AtStep = Callable[[int, Sequence[Course]], None]
+AtStep = Callable[[int, Sequence[PoolHistory]], None]
 """Called after each step with its number."""
 
 
-async def play(
-    courses: Sequence[Course],
+async def replay(
+    histories: Sequence[PoolHistory],
     exporter: Exporter,
     seconds: float,
     target: Callable[[Pool], Awaitable[float]],
@@ -155,12 +157,12 @@ async def play(
     """
     clock = asyncio.get_running_loop().time
     due = clock()
-    for step in range(courses[0].pool.world.steps):
-        for timer in courses:
-            pool, placement = timer.pool, await timer.pool.placement()
+    for step in range(histories[0].pool.world.steps):
+        for history in histories:
+            pool, placement = history.pool, await history.pool.placement()
             use = pool.use(placement, step)
             pool.tell(exporter, placement, use)
-            timer.add(placement, use.cpu, await target(pool))
-        at_step(step, courses)
+            history.add(placement, use.cpu, await target(pool))
+        at_step(step, histories)
         due = max(due + seconds, clock())
         await asyncio.sleep(due - clock())

@@ -3,8 +3,8 @@ from math import inf
 import numpy as np
 import pytest
 
-from replay.playing import Course, Stays
 from replay.pool import Placement, Pool
+from replay.pool_history import PodLifetimes, PoolHistory
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import Pod, PodSpec
 from tidelock.simulation.engine import NOT_PLACED
@@ -20,13 +20,13 @@ def pod(name: str, workload: str, node: str = "") -> Pod:
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the time of the replay, which tests set."""
     at = [1000.0]
-    monkeypatch.setattr("replay.playing.time.time", lambda: at[0])
+    monkeypatch.setattr("replay.pool_history.time.time", lambda: at[0])
     return at
 
 
 @pytest.fixture
-def course(now: list[float]) -> Course:
-    """Return the course of two Deployments on two nodes.
+def history(now: list[float]) -> PoolHistory:
+    """Return the history of two Deployments on two nodes.
 
     A pod is replaced after two steps and a half, and goes to the other node. Another one is never bound.
     """
@@ -40,30 +40,30 @@ def course(now: list[float]) -> Course:
         cpu=np.array([[100, 200, 300, 400], [10, 20, 30, 40]], np.float32),
         memory=np.array([1e9, 2e9]),
     )
-    stays = Stays(Pool(PatchApi(), world, "pool"))
-    made = Course(stays)
+    lifetimes = PodLifetimes(Pool(PatchApi(), world, "pool"))
+    made = PoolHistory(lifetimes)
     now[0] = 993.0
-    stays.upsert(None, pod("web-1", "web"))
-    stays.upsert(None, pod("web-0", "web"))
+    lifetimes.upsert(None, pod("web-1", "web"))
+    lifetimes.upsert(None, pod("web-0", "web"))
     now[0] = 994.0
-    stays.upsert(None, pod("db-1", "db"))
-    stays.upsert(pod("db-1", "db"), pod("db-1", "db", "pool-a"))
+    lifetimes.upsert(None, pod("db-1", "db"))
+    lifetimes.upsert(pod("db-1", "db"), pod("db-1", "db", "pool-a"))
     now[0] = 995.0
-    stays.upsert(pod("web-1", "web"), pod("web-1", "web", "pool-a"))
+    lifetimes.upsert(pod("web-1", "web"), pod("web-1", "web", "pool-a"))
     for step in range(4):
         now[0] = 1000.0 + 4.01 * step
         placement = Placement(("db-1", "web-1", "web-0"), np.array([1, 0, 0]), np.array([0, 0, NOT_PLACED]))
         made.add(placement, np.array([50.0, 0.0]), 40.0)
     now[0] = 1010.0
-    stays.remove(pod("web-1", "web", "pool-a"))
-    stays.remove(pod("web-0", "web"))
-    stays.upsert(pod("web-2", "web"), pod("web-2", "web", "pool-b"))
-    stays.upsert(pod("web-2", "web", "pool-b"), pod("web-2", "web", "pool-b"))
+    lifetimes.remove(pod("web-1", "web", "pool-a"))
+    lifetimes.remove(pod("web-0", "web"))
+    lifetimes.upsert(pod("web-2", "web"), pod("web-2", "web", "pool-b"))
+    lifetimes.upsert(pod("web-2", "web", "pool-b"), pod("web-2", "web", "pool-b"))
     return made
 
 
-def test_a_course_is_a_world_of_the_pods_that_lived(course: Course) -> None:
-    past = course.recorded()
+def test_a_history_is_a_world_of_the_pods_that_lived(history: PoolHistory) -> None:
+    past = history.recorded()
     world = past.world
 
     assert (world.step, world.steps) == (4.0, 4)
@@ -75,19 +75,19 @@ def test_a_course_is_a_world_of_the_pods_that_lived(course: Course) -> None:
     assert world.memory.tolist() == [1e9, 2e9, 1e9]
 
 
-def test_a_course_has_the_use_of_the_nodes_as_it_was(course: Course) -> None:
-    cpu = course.recorded().as_it_was().cpu
+def test_a_history_has_the_use_of_the_nodes_as_it_was(history: PoolHistory) -> None:
+    cpu = history.recorded().as_it_was().cpu
 
     assert cpu[:, 0].tolist() == pytest.approx([5.5, 11.0, 9.0, 2.0])
     assert cpu[:, 1].tolist() == pytest.approx([0.0, 0.0, 7.5, 20.0])
 
 
-def test_pods_without_a_node_are_counted(course: Course) -> None:
-    assert course.pending == [1, 1, 1, 1]
+def test_pods_without_a_node_are_counted(history: PoolHistory) -> None:
+    assert history.pending == [1, 1, 1, 1]
 
 
-def test_a_world_can_begin_before_its_steps(course: Course) -> None:
-    world = course.recorded(lead=2).world
+def test_a_world_can_begin_before_its_steps(history: PoolHistory) -> None:
+    world = history.recorded(lead=2).world
 
     assert world.steps == 6
     assert world.arrives.tolist() == [1.0, 2.0, 18.0]
