@@ -19,7 +19,7 @@ import msgspec
 
 from bench.audit import audit_pods
 from bench.claims import Claimant, Claims, Way, attempt, claims
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.command import add_counts, add_json, is_quick, run_alone
 from bench.comparison import PEER
 from bench.figures import Figure, percentile, table
 from bench.nodes import ready_node
@@ -67,7 +67,7 @@ class Contest:
     unreviewed: int = 0
     faults: list[str] = field(default_factory=list)
 
-    async def play(self, client: KubeClient, rounds: int) -> None:
+    async def run(self, client: KubeClient, rounds: int) -> None:
         """Run so many rounds and add up their results."""
         async with claims(client, NAMESPACE, self.capacity) as seen:
             for number in range(rounds):
@@ -202,7 +202,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         peer = kube_scheduler(cluster, peers_kubeconfig, PEER, settings)
         await asyncio.to_thread(peer.start)
         say(f"{options.rounds} rounds.")
-        await contest.play(client, options.rounds)
+        await contest.run(client, options.rounds)
     places = options.nodes * options.capacity
     print(
         f"{options.rounds} rounds, {options.claimants} claimants for {places} places "
@@ -241,7 +241,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
-    return play_alone(run, options)
+    return run_alone(run, options)
 
 
 if __name__ == "__main__":

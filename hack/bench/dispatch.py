@@ -112,7 +112,7 @@ class Tally:
         ]
 
 
-class Played(NamedTuple):
+class SettingResult(NamedTuple):
     """A setting, and its results without reservations and with them."""
 
     setting: Setting
@@ -120,7 +120,7 @@ class Played(NamedTuple):
     having: Tally
 
 
-class Play:
+class DispatchSimulation:
     """One simulation: the clusters, the jobs and the events in time order."""
 
     def __init__(
@@ -261,9 +261,9 @@ class Play:
 class Manager:
     """A manager that sends each job to the fullest cluster with visible capacity, or keeps it."""
 
-    def __init__(self, play: Play) -> None:
-        self._play = play
-        self._rng = Random(len(play.members))  # noqa: S311 -- repeatable
+    def __init__(self, simulation: DispatchSimulation) -> None:
+        self._simulation = simulation
+        self._rng = Random(len(simulation.members))  # noqa: S311 -- repeatable
         self._backlog: list[Job] = []
         self._under_way: dict[str, tuple[Job, Member]] = {}
         self._views: dict[Member, Amounts] = {}
@@ -275,12 +275,12 @@ class Manager:
 
     def look(self) -> None:
         """Read the free amounts, and subtract jobs on their way that the clusters do not count yet."""
-        self._views = {member: member.free() for member in self._play.members}
-        if not self._play.reservations:
+        self._views = {member: member.free() for member in self._simulation.members}
+        if not self._simulation.reservations:
             for job, member in self._under_way.values():
                 self._take(member, job)
         self._work_off()
-        self._play.at(self._play.clock.elapsed + _LOOK, self.look)
+        self._simulation.at(self._simulation.clock.elapsed + _LOOK, self.look)
 
     def _work_off(self) -> None:
         kept, failures = [], 0
@@ -298,13 +298,13 @@ class Manager:
         for member in sorted(self._views, key=lambda each: self._views[each][:, each.gpu].sum()):
             if not self._take(member, job):
                 continue
-            late = self._play.setting.delay * self._rng.uniform(0.5, 1.5)
-            if self._play.reservations:
-                if not self._play.reservation(job, member):
+            late = self._simulation.setting.delay * self._rng.uniform(0.5, 1.5)
+            if self._simulation.reservations:
+                if not self._simulation.reservation(job, member):
                     continue
                 late += _ANSWER
             self._under_way[job.name] = (job, member)
-            self._play.at(self._play.clock.elapsed + late, partial(self._arrive, job, member))
+            self._simulation.at(self._simulation.clock.elapsed + late, partial(self._arrive, job, member))
             return True
         return False
 
@@ -319,26 +319,26 @@ class Manager:
 
     def _arrive(self, job: Job, member: Member) -> None:
         del self._under_way[job.name]
-        self._play.arrive(job, member)
+        self._simulation.arrive(job, member)
 
 
 def compare(
     machines: Sequence[Machine], shapes: Sequence[TracedPod], settings: Sequence[Setting], members: int
-) -> list[Played]:
+) -> list[SettingResult]:
     """Simulate each setting without reservations and with them."""
-    played = []
+    results = []
     for setting in settings:
         say(f"{setting.nodes} nodes, {setting.load:.0%} of the GPUs wanted.")
         chosen = machines[:: len(machines) // setting.nodes or 1][: setting.nodes]
         without, having = (
-            Play(chosen, shapes, setting, reservations=reservations, members=members).run()
+            DispatchSimulation(chosen, shapes, setting, reservations=reservations, members=members).run()
             for reservations in (False, True)
         )
-        played.append(Played(setting, without, having))
-    return played
+        results.append(SettingResult(setting, without, having))
+    return results
 
 
-def table(played: Sequence[Played]) -> str:
+def table(results: Sequence[SettingResult]) -> str:
     """Format the figures as a table."""
     rows = [
         (
@@ -354,7 +354,7 @@ def table(played: Sequence[Played]) -> str:
             "held",
         )
     ]
-    for setting, without, having in played:
+    for setting, without, having in results:
         for name, tally in (("without reservations", without), ("with reservations", having)):
             rows.append(
                 (
@@ -373,13 +373,13 @@ def table(played: Sequence[Played]) -> str:
     return columns(rows)
 
 
-def plot(played: Sequence[Played], members: int, file: Path) -> None:
+def plot(results: Sequence[SettingResult], members: int, file: Path) -> None:
     """Draw the shares of stranded jobs, of GPUs in use and of held GPUs over the load."""
     canvas = Canvas(figsize=(9, 4.4), layout="constrained")
     stranded, used = canvas.subplots(1, 2)
-    sizes = sorted({each.setting.nodes for each in played})
+    sizes = sorted({each.setting.nodes for each in results})
     for size, style in zip(sizes, ("-", "--", ":", "-."), strict=False):
-        chosen = [each for each in played if each.setting.nodes == size]
+        chosen = [each for each in results if each.setting.nodes == size]
         loads = [_PERCENT * each.setting.load for each in chosen]
         clusters = f"{members} clusters of {size // members} nodes"
         for pod_counts, label, colour in (
@@ -449,9 +449,9 @@ def main(arguments: Sequence[str]) -> int:
         shapes = [each for each in read_openb_pods(options.traces / _PODS) if each.gpus]
     except TraceError as error:
         parser.error(str(error))
-    played = compare(machines, shapes, settings, options.members)
-    print(table(played))
-    for setting, without, having in played:
+    results = compare(machines, shapes, settings, options.members)
+    print(table(results))
+    for setting, without, having in results:
         subject = (
             f"{options.members} clusters of {setting.nodes // options.members} nodes, {setting.load:.0%}"
         )
@@ -459,16 +459,16 @@ def main(arguments: Sequence[str]) -> int:
         record.add(without.figures, subject, "without reservations", key)
         record.add(having.figures, subject, "with reservations", key)
     for name, tallies in (
-        ("without reservations", [each.without for each in played]),
-        ("with reservations", [each.having for each in played]),
+        ("without reservations", [each.without for each in results]),
+        ("with reservations", [each.having for each in results]),
     ):
         total = Tally(sum(each.sent for each in tallies), sum(each.stranded for each in tallies))
         stranded = Figure.once("found no capacity", "%", _PERCENT * _share(total), headline=True)
         record.add([stranded], "all clusters and loads", name, "all")
     record.write(options.json)
     if options.plot:
-        plot(played, options.members, options.plot)
-    return 1 if any(each.having.stranded for each in played) else 0
+        plot(results, options.members, options.plot)
+    return 1 if any(each.having.stranded for each in results) else 0
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import msgspec
 
 from bench.audit import audit, audit_pods
 from bench.bindings import Bindings, bindings
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.command import add_counts, add_json, is_quick, run_alone
 from bench.figures import Figure, percentile, table
 from bench.following import following
 from bench.locks import Reservations
@@ -136,7 +136,7 @@ class Ends:
 
 
 @dataclass
-class Play:
+class FailoverRun:
     """Two replicas, the pods that they bind, and the observers.
 
     Attributes:
@@ -275,15 +275,15 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         say(f"{options.locks} locks.")
         await Reservations(client, reservations).burst(options.locks)
         await asyncio.to_thread(second.start)
-        play = Play(client, options, first, second, seen, terms)
+        failover = FailoverRun(client, options, first, second, seen, terms)
         try:
             for kind in ends:
                 for number in range(options.kills):
                     say(f"{kind.signal}: {number + 1} of {options.kills}.")
-                    await play.round(kind)
+                    await failover.round(kind)
         except TimeoutError:
-            play.faults.append(f"no pod was bound within {_PATIENCE:g} s")
-        record.faults = [*play.faults, *seen.doubled, *reservations.faults, *await audit(client)]
+            failover.faults.append(f"no pod was bound within {_PATIENCE:g} s")
+        record.faults = [*failover.faults, *seen.doubled, *reservations.faults, *await audit(client)]
     print(
         f"{options.rate} pods a second on {nodes} nodes, beside {options.locks} live locks and "
         f"{options.placed} placed pods; a Lease of {options.lease} s; {os.cpu_count()} CPUs for everything."
@@ -345,7 +345,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
-    return play_alone(run, options)
+    return run_alone(run, options)
 
 
 if __name__ == "__main__":

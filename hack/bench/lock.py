@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.audit import audit, shown
-from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, play_alone
+from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, run_alone
 from bench.creations import Creations, CreationSpeed, answering, answering_always
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
@@ -237,7 +237,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
-    return play_alone(run, options, fsync=options.fsync)
+    return run_alone(run, options, fsync=options.fsync)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ class Outcome:
     figures: dict[str, RunFigures]
 
 
-class PlayedWorlds(msgspec.Struct):
+class WorldResults(msgspec.Struct):
     """All results for worlds of one size, as in the file.
 
     Attributes:
@@ -71,7 +71,7 @@ class PlayedWorlds(msgspec.Struct):
         """Return the results of plain worlds of some days. Raises TraceError if there are none."""
         found = [each for each in self.outcomes if each.case.is_plain and each.case.day in days]
         if not found:
-            raise TraceError(f"nothing was played of {', '.join(days)}")
+            raise TraceError(f"nothing was simulated of {', '.join(days)}")
         return found
 
     def add(self, outcome: Outcome) -> None:
@@ -89,7 +89,7 @@ class PlayedWorlds(msgspec.Struct):
             new.replace(file)
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> "PlayedWorlds":
+    def of(cls, options: argparse.Namespace) -> "WorldResults":
         """Read the file, or return no results if there is none.
 
         Raises:
