@@ -39,7 +39,7 @@ REQUIRED: Mapping[str, str] = {
     "container_cpu_usage_seconds_total": _USE,
     "container_memory_working_set_bytes": _USE,
 }
-"""The metrics without which nothing can be played, and how to get them."""
+"""The metrics without which nothing can be simulated, and how to get them."""
 
 
 @dataclass(frozen=True, slots=True)
