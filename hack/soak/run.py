@@ -53,7 +53,7 @@ async def soak(client: KubeClient, namespace: str, program: Component, plan: Pla
     """Execute a plan against a running operator, and delete all objects."""
     run = _Soak(client, namespace, program, plan)
     try:
-        await run.play()
+        await run.execute()
     except* (LostError, ApiError, OSError) as group:  # OSError: the operator does not answer a scrape
         run.outcome.faults += _words(group)
     finally:
@@ -72,7 +72,7 @@ class _Soak:
         self._begin = time.perf_counter()
         self.outcome = Outcome()
 
-    async def play(self) -> None:
+    async def execute(self) -> None:
         plan, outcome = self._plan, self.outcome
         rng = Random(plan.seed)  # noqa: S311 -- chance, no secret
         changing = node_names(CHANGING, plan.changing_nodes)

@@ -16,7 +16,7 @@ from devcluster import LocalCluster
 from devcluster.loopback import HOST
 from differential.profiles import DISABLED
 from differential.scenario import UPSTREAM
-from differential.told import Exporter, Json, Side, exporter_of, play
+from differential.told import Exporter, Json, Side, exporter_of, replay
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 # The metrics of kube-scheduler count a gated pod as a Success.
@@ -35,7 +35,7 @@ Sides = tuple[Side, Side]
 
 @pytest.fixture(scope="module")
 def sides(scheduled_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """Play the same story for pods of kube-scheduler and for pods of Tidelock."""
+    """Replay the same story for pods of kube-scheduler and for pods of Tidelock."""
     install_crds(scheduled_cluster)
     folder = tmp_path_factory.mktemp("operator")
     api = Api(scheduled_cluster.kubeconfig)
@@ -49,7 +49,7 @@ def sides(scheduled_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFact
             Side(UPSTREAM, theirs, exporter_of(scheduled_cluster, folder)),
             Side(SCHEDULER, ours, metrics),
         )
-        play(both)
+        replay(both)
         yield both
 
 

@@ -123,7 +123,7 @@ def exporter_of(cluster: LocalCluster, folder: Path) -> Exporter:
     return Exporter(f"https://{HOST}:{port}/metrics", {"Authorization": header}, connection.ssl_context())
 
 
-def play(sides: Iterable[Side]) -> None:
+def replay(sides: Iterable[Side]) -> None:
     """Bind, refuse, gate and preempt pods, on one side after the other."""
     sides = list(sides)
     for side in sides:
@@ -131,10 +131,10 @@ def play(sides: Iterable[Side]) -> None:
         side.world.node("small", cpu="1", labels=_SMALL)
         side.world.priority_class("urgent", 1000)
     for side in sides:
-        _play(side)
+        _replay(side)
 
 
-def _play(side: Side) -> None:
+def _replay(side: Side) -> None:
     before = side.exporter.scrape()
     victim = side.pod("victim", "3", metadata={"name": "victim", "finalizers": [FINALIZER]})
     for number in range(_MANY):

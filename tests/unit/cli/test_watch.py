@@ -47,7 +47,7 @@ async def test_status_follows_changes(
     server: ScriptedServer, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     waiting, held = pending_json("large"), active_json("batch")
-    server.plays(
+    server.replays(
         page(waiting, version=5),
         page(version=5),
         page(waiting, version=5),
@@ -83,7 +83,7 @@ def wish(name: str = "web-0") -> Document:
 async def reserved(server: ScriptedServer, session: Session, *events: bytes) -> list[reserve.Result]:
     """Create a reservation, with these events of the watch after the creation."""
     fresh = reservation_json("web-0")
-    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(*events))
+    server.replays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(*events))
     return await reserve._reserve(session, [wish()], wait=True)
 
 
@@ -126,7 +126,7 @@ async def test_reserve_reports_an_operator_that_does_not_answer(
 ) -> None:
     monkeypatch.setattr(reserve, "_GRACE", 0.1)
     fresh: dict[str, Any] = reservation_json("web-0", pendingDeadlineSeconds=0)
-    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch())
+    server.replays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch())
 
     (result,) = await reserve._reserve(session, [wish()], wait=True)
 
@@ -160,7 +160,7 @@ async def test_an_interrupted_reserve_deletes_what_it_made(
     text: str,
 ) -> None:
     fresh = reservation_json("web-0")
-    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(), deletion)
+    server.replays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(), deletion)
     waiting = asyncio.create_task(reserve._reserve(session, [wish()], wait=True))
     await until(lambda: len(server.asked) == 3)
     waiting.cancel()
@@ -180,7 +180,7 @@ async def test_a_reservation_whose_creation_was_under_way_is_deleted_too(
         await created.wait()
         return await answers(reservation_json("web-0"), 201)(request)
 
-    server.plays(slowly, answers({}))
+    server.replays(slowly, answers({}))
     waiting = asyncio.create_task(reserve._reserve(session, [wish()], wait=True))
     await until(lambda: bool(server.asked))
     waiting.cancel()
@@ -217,7 +217,7 @@ async def test_approve_waits_until_the_moves_begin(
     patched = moving_json()
     patched["metadata"]["generation"] = 2
     end["metadata"]["generation"] = end["status"]["observedGeneration"] = 2
-    server.plays(
+    server.replays(
         answers(moving_json()),
         answers(patched),
         page(patched, version=5),
@@ -270,7 +270,7 @@ async def test_commit_waits_until_the_operator_has_answered(
     for each in (end, patched):
         each["spec"] = patched["spec"]
     end["metadata"]["generation"] = end["status"]["observedGeneration"] = 2
-    server.plays(
+    server.replays(
         answers(before),
         answers(patched),
         page(patched, version=5),
@@ -291,7 +291,7 @@ async def test_quote_waits_for_the_answer_and_deletes_the_quote(
     server: ScriptedServer, session: Session
 ) -> None:
     made, answered = quote_json({"observedGeneration": -1}), event("MODIFIED", quote_json(FITS), 6)
-    server.plays(answers(made, 201), page(made, version=5), server.quiet_watch(answered), answers({}))
+    server.replays(answers(made, 201), page(made, version=5), server.quiet_watch(answered), answers({}))
 
     assert await quote._status(session, quote.QuoteQuestion("web-0", wish()), patience=30) == FITS
 

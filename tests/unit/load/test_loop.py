@@ -29,7 +29,7 @@ SPEC: dict[str, Any] = {"source": {"metricsServer": {}}, "refreshSeconds": 30, "
 DB = WorkloadKey("StatefulSet", builders.NAMESPACE, "db")
 
 
-class Played:
+class ScriptedSource:
     """A source with scripted answers."""
 
     settling = 0.0
@@ -64,7 +64,7 @@ class Bench(LoadLoop):
 
     def __init__(self) -> None:
         self.api, self.clock, self.recorder = PatchApi(), FakeClock(), FakeRecorder()
-        self.cache, self.registry, self.source = Cache(Columns()), CollectorRegistry(), Played()
+        self.cache, self.registry, self.source = Cache(Columns()), CollectorRegistry(), ScriptedSource()
         self.replica_sets: Lister[Workload] = Lister()
         self.known = True
         self.listed: dict[str, dict[str, Any]] = {}

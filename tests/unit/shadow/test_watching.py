@@ -83,7 +83,7 @@ async def promql(request: web.Request) -> web.StreamResponse:
 
 
 async def test_use_is_read_from_prometheus(server: ScriptedServer) -> None:
-    server.plays(*[promql] * 6)
+    server.replays(*[promql] * 6)
     readings: asyncio.Queue[UseReading] = asyncio.Queue()
     observer: Any = SimpleNamespace(
         begun=1.0, node_names={"a"}, measured=lambda reading, _: readings.put_nowait(reading)
@@ -96,7 +96,7 @@ async def test_use_is_read_from_prometheus(server: ScriptedServer) -> None:
 
 
 async def test_a_source_that_does_not_answer_is_noted(server: ScriptedServer) -> None:
-    server.plays(*[answers("broken", 500)] * 6)
+    server.replays(*[answers("broken", 500)] * 6)
     problems: asyncio.Queue[str] = asyncio.Queue()
     observer: Any = SimpleNamespace(begun=1.0, node_names={"a"}, not_measured=problems.put_nowait)
     client: Any = None

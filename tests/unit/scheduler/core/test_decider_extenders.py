@@ -361,7 +361,7 @@ class TestLoop:
         return str(scheduler.api.objects[pod_path(name)]["spec"]["nodeName"])
 
     async def test_a_pod_is_placed_on_a_node_that_the_extender_allows(self, server: ScriptedServer) -> None:
-        server.plays(answers({"NodeNames": ["node-b"]}))
+        server.replays(answers({"NodeNames": ["node-b"]}))
         scheduler = self.shell(server)
         self.send(scheduler, "web-0", WANTED)
         self.send(scheduler, "web-1", {"cpu": "1"})
@@ -387,7 +387,7 @@ class TestLoop:
             await until(lambda: "FailedScheduling" in scheduler.recorder.reasons)
 
     async def test_a_failure_is_reported_as_an_error(self, server: ScriptedServer) -> None:
-        server.plays(answers("no", status=500))
+        server.replays(answers("no", status=500))
         scheduler = self.shell(server)
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
@@ -405,7 +405,7 @@ class TestLoop:
         )
 
     async def test_an_extender_may_bind(self, server: ScriptedServer) -> None:
-        server.plays(answers({}))
+        server.replays(answers({}))
         scheduler = self.shell(server, filterVerb="", bindVerb="bind")
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
@@ -416,7 +416,7 @@ class TestLoop:
         assert server.asked[0].json["PodName"] == "web-0"
 
     async def test_a_binding_that_the_extender_refuses_is_undone(self, server: ScriptedServer) -> None:
-        server.plays(answers({"Error": "no device"}))
+        server.replays(answers({"Error": "no device"}))
         scheduler = self.shell(server, filterVerb="", bindVerb="bind")
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
@@ -449,7 +449,7 @@ class TestPreemption:
 
         Return its status and the remaining low pods.
         """
-        server.plays(answers(answer, status=status))
+        server.replays(answers(answer, status=status))
         settings = {"filterVerb": "", "preemptVerb": "preempt", "nodeCacheCapable": True, **fields}
         scheduler = Shell(
             node("node-a", cpu="1"),
