@@ -175,7 +175,7 @@ class _Answer(NamedTuple):
 
 
 class Proxy:
-    """Stands between an operator and its API server, over all lives of the operator.
+    """Stands between an operator and its API server, over all instances of the operator.
 
     Attributes:
         log: requests, in the order in which they came.
@@ -217,7 +217,7 @@ class Proxy:
         self.away = False
 
     async def open(self) -> str:
-        """Open a listener for one life of the operator, and return its URL."""
+        """Open a listener for one instance of the operator, and return its URL."""
         self._door = web.Server(self._handle, handler_cancellation=True)
         self._listener = await asyncio.get_running_loop().create_server(self._door, HOST, 0)
         _, port = self._listener.sockets[0].getsockname()

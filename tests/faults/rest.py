@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from faults.history import BUDGETS, OF_DEVICES, Json
-from faults.life import EARMARK_AFTER, SCHEDULER
+from faults.operator_instance import EARMARK_AFTER, SCHEDULER
 from tidelock.framework.config import default_configuration
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.output.group_status import render_group

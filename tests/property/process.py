@@ -1,4 +1,4 @@
-"""One life of the operator: its pure core over the model API server, driven by hand instead of by tasks.
+"""One instance of the operator: its pure core over the model API server, driven by hand instead of by tasks.
 
 Where the shell would wait for an answer, here the answer waits until a test delivers it. One call carries out
 a binding, a status write, an eviction or a read of a pod. Another call delivers the answer, or none does.

@@ -1,4 +1,4 @@
-"""A run: users, nodes and foreign schedulers act as planned while the operator lives, crashes and returns."""
+"""A run: users, nodes and foreign schedulers act as planned while the operator crashes and returns."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from faults.draws import NUMBERS
 from faults.hasty import JumpingClock
 from faults.history import BUDGETS, WORLD_LABEL, Json
 from faults.kinds import LEVELS
-from faults.life import SCHEDULER, Life, end
+from faults.operator_instance import SCHEDULER, OperatorInstance, cancel
 from faults.plan import Plan
 from faults.proxy import Proxy
 from faults.reading import answers_of
@@ -53,7 +53,7 @@ _RANKS = 9  # number of the quota that allows the drawn priorities, which no dra
 
 
 Action = Callable[..., Awaitable[object]]
-"""An action on a story, with the arguments of a step."""
+"""An action on a run, with the arguments of a step."""
 
 
 class UnfitError(Exception):
@@ -84,7 +84,7 @@ class Site:
 
 
 @dataclass(slots=True)
-class Story:
+class FaultRun:
     """A run under way."""
 
     site: Site
@@ -93,8 +93,8 @@ class Story:
     clock: JumpingClock
     proxy: Proxy
     outages: Outages | None = None
-    life: Life | None = None
-    lives: int = 0
+    instance: OperatorInstance | None = None
+    starts: int = 0
     epoch: int = 0
     foreign: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
@@ -107,24 +107,26 @@ class Story:
     def __post_init__(self) -> None:
         """Prepare creations that ask for an answer, and devices."""
         self.devices = Devices(self.site.admin, self.world)
-        self.creations = Creations(self.proxy, lambda: self.life, lambda: self.epoch, self._post_reservation)
+        self.creations = Creations(
+            self.proxy, lambda: self.instance, lambda: self.epoch, self._post_reservation
+        )
 
     # The operator.
 
-    async def keep_alive(self) -> None:
+    async def run_operator(self) -> None:
         """Run the operator, and start it again after each crash. End if the operator fails on its own."""
         while True:
             url = await self.proxy.open()
-            self.lives += 1
-            rng = Random(f"{self.plan.seed}/{self.lives}")  # noqa: S311 -- to be repeated
+            self.starts += 1
+            rng = Random(f"{self.plan.seed}/{self.starts}")  # noqa: S311 -- to be repeated
             async with self.creations.fence:
-                self.epoch = await self.outages.elect() if self.outages is not None else self.lives
+                self.epoch = await self.outages.elect() if self.outages is not None else self.starts
             # An operator replaces a key long after any answer that it has signed. So no key may be replaced
             # twice by crashes that follow each other within seconds.
-            newest = self.lives // 3
+            newest = self.starts // 3
             keys = [f"{self.plan.seed}/{number}".encode() for number in (newest, newest - 1)]
             levels = LEVELS.name in self.plan.kinds
-            self.life = Life(
+            self.instance = OperatorInstance(
                 self.site.operator,
                 url,
                 self.clock,
@@ -134,21 +136,21 @@ class Story:
                 levels=levels,
                 devices=self.plan.devices,
             )
-            living = asyncio.create_task(self.life.live())
+            running = asyncio.create_task(self.instance.run())
             crash = asyncio.create_task(self.proxy.crash.wait())
             try:
-                await asyncio.wait((living, crash), return_when=asyncio.FIRST_COMPLETED)
-                if living.done():
-                    living.result()
+                await asyncio.wait((running, crash), return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    running.result()
                     raise AssertionError("the operator has ended")
                 self.note("the operator crashes")
                 self.crashes.append(asyncio.get_running_loop().time())
             finally:
                 crash.cancel()
-                self.life = None
+                self.instance = None
                 shutting = asyncio.create_task(self.proxy.shut())
-                if not living.done():
-                    await end(living)
+                if not running.done():
+                    await cancel(running)
                 await shutting
             await asyncio.sleep(_DEAD_FOR)
 
@@ -157,8 +159,8 @@ class Story:
 
     # Steps.
 
-    async def play(self) -> None:
-        """Play all planned steps. A step that the API server refuses has no effect."""
+    async def execute(self) -> None:
+        """Execute all planned steps. A step that the API server refuses has no effect."""
         await self.create_quota(_RANKS, {"maxPriority": 9, "preemptionPolicy": "PreemptLowerPriority"})
         if self.plan.devices:
             await self.devices.create_class()
@@ -196,7 +198,7 @@ class Story:
         """Wait until the operator reports that it has nothing to do, but not for long, as it may be dead."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LONGEST_WAIT):
-                while self.life is None or self.life.unrest(self.clock.now()):  # noqa: ASYNC110
+                while self.instance is None or self.instance.unrest(self.clock.now()):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK)
 
     def name_of(self, node: str) -> str:
@@ -693,54 +695,54 @@ def _of_gang(number: int, which: int) -> str:
 
 
 _ACTIONS: dict[str, Action] = {
-    "lock": Story.create_reservation,
-    "edit lock": Story.edit_reservation,
-    "touch lock": Story.touch_reservation,
-    "delete lock": Story.delete_lock,
-    "replace lock": Story.replace_reservation,
-    "hold lease": Story.hold_lease,
-    "commit lock": Story.commit_reservation,
-    "copy answer": Story.copy_answer,
-    "group": Story.create_group,
-    "delete group": Story.delete_group,
-    "delete member": Story.delete_member,
-    "gang": Story.create_gang,
-    "schedule": Story.create_schedule,
-    "edit schedule": Story.edit_schedule,
-    "delete schedule": Story.delete_schedule,
-    "delete window": Story.delete_window,
-    "time passes": Story.pass_time,
-    "a minute begins": Story.await_minute,
-    "borrower": Story.create_borrower,
-    "passing pod": Story.create_passing,
-    "end borrower": Story.end_borrower,
-    "water level": Story.create_level,
-    "edit water level": Story.edit_level,
-    "delete water level": Story.delete_level,
-    "quote": Story.create_quote,
-    "delete quote": Story.delete_quote,
-    "quota": Story.create_quota,
-    "edit quota": Story.edit_quota,
-    "delete quota": Story.delete_quota,
-    "part": Story.create_part,
-    "tell part": Story.tell_part,
-    "end part": Story.end_part,
-    "approve": Story.approve_moves,
-    "withdraw": Story.withdraw_approval,
-    "budget": Story.create_budget,
-    "edit budget": Story.edit_budget,
-    "delete budget": Story.delete_budget,
-    "end gang pod": Story.end_gang_pod,
-    "pod": Story.create_pod,
-    "end pod": Story.end_pod,
-    "replace pod": Story.replace_pod,
-    "resize node": Story.resize_node,
-    "cordon": Story.cordon,
-    "delete node": Story.delete_node,
-    "replace node": Story.replace_node,
-    "stranger": Story.stranger,
-    "bind by another": Story.bind_by_another,
-    "clock jumps": Story.jump,
-    "storm": Story.storm,
-    "crash": Story.crash,
+    "lock": FaultRun.create_reservation,
+    "edit lock": FaultRun.edit_reservation,
+    "touch lock": FaultRun.touch_reservation,
+    "delete lock": FaultRun.delete_lock,
+    "replace lock": FaultRun.replace_reservation,
+    "hold lease": FaultRun.hold_lease,
+    "commit lock": FaultRun.commit_reservation,
+    "copy answer": FaultRun.copy_answer,
+    "group": FaultRun.create_group,
+    "delete group": FaultRun.delete_group,
+    "delete member": FaultRun.delete_member,
+    "gang": FaultRun.create_gang,
+    "schedule": FaultRun.create_schedule,
+    "edit schedule": FaultRun.edit_schedule,
+    "delete schedule": FaultRun.delete_schedule,
+    "delete window": FaultRun.delete_window,
+    "time passes": FaultRun.pass_time,
+    "a minute begins": FaultRun.await_minute,
+    "borrower": FaultRun.create_borrower,
+    "passing pod": FaultRun.create_passing,
+    "end borrower": FaultRun.end_borrower,
+    "water level": FaultRun.create_level,
+    "edit water level": FaultRun.edit_level,
+    "delete water level": FaultRun.delete_level,
+    "quote": FaultRun.create_quote,
+    "delete quote": FaultRun.delete_quote,
+    "quota": FaultRun.create_quota,
+    "edit quota": FaultRun.edit_quota,
+    "delete quota": FaultRun.delete_quota,
+    "part": FaultRun.create_part,
+    "tell part": FaultRun.tell_part,
+    "end part": FaultRun.end_part,
+    "approve": FaultRun.approve_moves,
+    "withdraw": FaultRun.withdraw_approval,
+    "budget": FaultRun.create_budget,
+    "edit budget": FaultRun.edit_budget,
+    "delete budget": FaultRun.delete_budget,
+    "end gang pod": FaultRun.end_gang_pod,
+    "pod": FaultRun.create_pod,
+    "end pod": FaultRun.end_pod,
+    "replace pod": FaultRun.replace_pod,
+    "resize node": FaultRun.resize_node,
+    "cordon": FaultRun.cordon,
+    "delete node": FaultRun.delete_node,
+    "replace node": FaultRun.replace_node,
+    "stranger": FaultRun.stranger,
+    "bind by another": FaultRun.bind_by_another,
+    "clock jumps": FaultRun.jump,
+    "storm": FaultRun.storm,
+    "crash": FaultRun.crash,
 }

@@ -11,9 +11,9 @@ from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
+from faults.fault_run import RUN_SECONDS, FaultRun
 from faults.history import BUDGETS, CLAIMS, Json, Record
 from faults.reading import controller_of, is_bound, is_leaving, says, selects
-from faults.story import RUN_SECONDS, Story
 from tidelock.kube.client import PODS, RESERVATIONGROUPS, RESERVATIONSCHEDULES
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.model.instants import parse_instant
@@ -23,7 +23,7 @@ _PAUSE = 0.3
 _LOOK = 1.0
 
 
-class Household:
+class SimulatedControllers:
     """Does the work of controllers and kubelets for the objects of a run.
 
     Attributes:
@@ -31,13 +31,13 @@ class Household:
 
     """
 
-    def __init__(self, story: Story, record: Record) -> None:
-        self._story = story
+    def __init__(self, run: FaultRun, record: Record) -> None:
+        self._run = run
         self._record = record
         self.done = 0
         self._gone_by: dict[str, float] = {}  # loop times at which leaving pods of the set are gone, by uid
 
-    async def keep(self) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Do all pending work, for ever."""
         while True:
             with suppress(TimeoutError):
@@ -59,7 +59,7 @@ class Household:
 
     def _work(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield all work that is known to be pending now."""
-        current, now = self._record.current(), self._story.clock.now()
+        current, now = self._record.current(), self._run.clock.now()
         yield from self._claim_work(current)
         owners = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind in _OWNERS}
         for (kind, name), state in current.items():
@@ -68,23 +68,23 @@ class Household:
                 if any(owner["uid"] not in owners for owner in meta.get("ownerReferences", ())):
                     yield partial(self._delete_orphan, meta)
             elif kind == BUDGETS.plural and (news := _news(state, current)):
-                yield partial(self._story.settle_budget, meta, news)
+                yield partial(self._run.settle_budget, meta, news)
             elif kind == "pods" and _is_to_be_replaced(state):
                 if self._has_ended(state):
-                    yield partial(self._story.restart_pod, state)
+                    yield partial(self._run.restart_pod, state)
             elif kind == "pods" and _is_over(state, now):
-                yield partial(self._story.delete_pod, PODS.item(name, self._story.world), 0)
+                yield partial(self._run.delete_pod, PODS.item(name, self._run.world), 0)
             elif kind == "pods" and _is_to_start(state):
-                yield partial(self._story.start_pod, name)
+                yield partial(self._run.start_pod, name)
 
     def _claim_work(self, current: Mapping[tuple[str, str], Json]) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield the work of the controllers of claims."""
         pods = {state["metadata"]["uid"] for (kind, _), state in current.items() if kind == "pods"}
         for (kind, _), state in current.items():
             if kind == CLAIMS.plural and controller_of(state)["uid"] not in pods:
-                yield partial(self._story.devices.end_claim, state)
+                yield partial(self._run.devices.end_claim, state)
             elif kind == "pods" and _lacks_claims(state):
-                yield partial(self._story.devices.create_claim, state)
+                yield partial(self._run.devices.create_claim, state)
 
     def _has_ended(self, pod: Json) -> bool:
         """Return whether the grace period of a leaving pod is over."""
@@ -95,11 +95,11 @@ class Household:
         """Delete a reservation unless its owner exists after all, as the garbage collector would."""
         (owner,) = meta["ownerReferences"]
         try:
-            stored = await self._story.stored(_KINDS[owner["kind"]].item(owner["name"], self._story.world))
+            stored = await self._run.stored(_KINDS[owner["kind"]].item(owner["name"], self._run.world))
         except NotFound:
             stored = None
         if stored is None or stored["metadata"]["uid"] != owner["uid"]:
-            await self._story.delete_unwanted(meta)
+            await self._run.delete_unwanted(meta)
 
 
 _KINDS = {resource.kind: resource for resource in (RESERVATIONGROUPS, RESERVATIONSCHEDULES)}

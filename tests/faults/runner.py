@@ -1,4 +1,4 @@
-"""Playing of a plan, and judgement of the run."""
+"""Runs a plan, and checks the run."""
 
 import asyncio
 import json
@@ -16,15 +16,15 @@ import aiohttp
 
 from devcluster import LocalCluster
 from faults.checker import Checker
+from faults.controllers import SimulatedControllers
+from faults.fault_run import FaultRun, Site
 from faults.hasty import JumpingClock, awaiting_answer, run
 from faults.history import WORLD_LABEL, Json, Record, recording
-from faults.household import Household
-from faults.life import Life, end
+from faults.operator_instance import OperatorInstance, cancel
 from faults.outages import ApiOutages
 from faults.plan import Plan
 from faults.proxy import Proxy, Stamps
 from faults.rest import check_memory, check_nothing_left
-from faults.story import Site, Story
 from faults.verdict import Evidence, Verdict
 from faults.world import Circumstances
 from tidelock.kube.client import ApiResource, KubeClient
@@ -36,7 +36,7 @@ from tidelock.logs import TextFormatter
 _PATIENCE = 1200.0
 _STAYS_FOR = 3.0
 _LOOK = 0.2
-# Longer than the life of any reservation, and than Rejected ones stay.
+# Longer than the instance of any reservation, and than Rejected ones stay.
 _FAR_FUTURE = 5000.0
 
 _NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -46,14 +46,14 @@ Identities = dict[tuple[str, str], tuple[str, str]]
 """Uid and version of each object, by kind and name."""
 
 
-def play(
+def run_plan(
     admin: Path,
     operator: Path,
     plan: Plan,
     patience: float = _PATIENCE,
     breakable: LocalCluster | None = None,
 ) -> Verdict:
-    """Play a plan in a world of its own, with the identities of two kubeconfigs.
+    """Run a plan in a world of its own, with the identities of two kubeconfigs.
 
     `patience` is in seconds of the loop. A plan with outages breaks a cluster, which no other run may use.
     """
@@ -83,17 +83,19 @@ async def _try(
             faults=plan.faults,
             stamps=Stamps(clock.now),
         )
-        story = Story(Site(client, session, connection), plan, world, clock, proxy)
-        story.outages = ApiOutages(breakable, story, record) if breakable is not None else None
+        fault_run = FaultRun(Site(client, session, connection), plan, world, clock, proxy)
+        fault_run.outages = ApiOutages(breakable, fault_run, record) if breakable is not None else None
         with logged() as log:
-            violations = await _judged(story, record, patience)
-    evidence = Evidence(_circumstances(story), record.ordered(), log.lines)
+            violations = await _violations(fault_run, record, patience)
+    evidence = Evidence(_circumstances(fault_run), record.ordered(), log.lines)
     violations += evidence.judged()
     violations += [f"the operator has logged: {error}" for error in log.errors]
     violations += record.failures
-    parts = {"fired": proxy.fired, "done": story.log, "happened": evidence.happenings}
-    tale = [line for name, part in parts.items() for line in (f"{name}:", *(f"  {each}" for each in part))]
-    return Verdict(plan, list(dict.fromkeys(violations)), tale, evidence)
+    parts = {"fired": proxy.fired, "done": fault_run.log, "happened": evidence.changes}
+    description = [
+        line for name, part in parts.items() for line in (f"{name}:", *(f"  {each}" for each in part))
+    ]
+    return Verdict(plan, list(dict.fromkeys(violations)), description, evidence)
 
 
 class _Admin(KubeClient):
@@ -108,97 +110,106 @@ class _Admin(KubeClient):
                 await asyncio.sleep(_LOOK)
 
 
-async def _judged(story: Story, record: Record, patience: float) -> list[str]:
-    """Play to the end and return the violations. A run that fails on its own is evidence as well."""
+async def _violations(fault_run: FaultRun, record: Record, patience: float) -> list[str]:
+    """Run to the end and return the violations. A run that fails on its own is evidence as well."""
     try:
-        return await _with_operator(story, record, patience)
+        return await _with_operator(fault_run, record, patience)
     except Exception:  # noqa: BLE001 -- whatever it is
         return [f"the run itself has failed: {traceback.format_exc()}"]
     finally:
-        if story.outages is not None:  # for the next run
-            await story.outages.mend()
+        if fault_run.outages is not None:  # for the next run
+            await fault_run.outages.mend()
 
 
-async def _with_operator(story: Story, record: Record, patience: float) -> list[str]:
-    living = asyncio.create_task(story.keep_alive())
-    household = Household(story, record)
-    telling = asyncio.create_task(_tell(story, record, household, patience))
-    keeping = asyncio.create_task(household.keep())
+async def _with_operator(fault_run: FaultRun, record: Record, patience: float) -> list[str]:
+    operating = asyncio.create_task(fault_run.run_operator())
+    controllers = SimulatedControllers(fault_run, record)
+    executing = asyncio.create_task(_execute(fault_run, record, controllers, patience))
+    controlling = asyncio.create_task(controllers.run())
     try:
-        await asyncio.wait((living, telling), return_when=asyncio.FIRST_COMPLETED)
-        if not telling.done():
-            return [f"the operator has failed: {_traceback(living)}"]
-        return telling.result()
+        await asyncio.wait((operating, executing), return_when=asyncio.FIRST_COMPLETED)
+        if not executing.done():
+            return [f"the operator has failed: {_traceback(operating)}"]
+        return executing.result()
     finally:
-        for task in (telling, keeping, living):
+        for task in (executing, controlling, operating):
             if not task.done():
-                await end(task)
+                await cancel(task)
 
 
-async def _tell(story: Story, record: Record, household: Household, patience: float) -> list[str]:
-    """Play the plan, check the state after the faults, and check that nothing is left in the end."""
-    await story.play()
-    story.note("calm")
-    story.proxy.calm()
+async def _execute(
+    fault_run: FaultRun, record: Record, controllers: SimulatedControllers, patience: float
+) -> list[str]:
+    """Execute the plan, check the state after the faults, and check that nothing is left in the end."""
+    await fault_run.execute()
+    fault_run.note("calm")
+    fault_run.proxy.calm()
     try:
-        life, now = await _rest(story, record, household, patience)
-        violations = Checker(_circumstances(story)).check_rest(record.ordered(), now)
-        violations += check_memory(life.decider, _as_told(story, record), now)
-        writes, due, done = story.proxy.writes, life.next_due(), household.done
+        instance, now = await _rest(fault_run, record, controllers, patience)
+        violations = Checker(_circumstances(fault_run)).check_rest(record.ordered(), now)
+        violations += check_memory(instance.decider, _as_received(fault_run, record), now)
+        writes, due, done = fault_run.proxy.writes, instance.next_due(), controllers.done
         await asyncio.sleep(_STAYS_FOR)
-        idle = household.done == done and (due is None or due > story.clock.now())
-        if story.proxy.writes > writes and idle:
-            violations.append(f"I5: {story.proxy.writes - writes} writes at rest")
-        await story.end_schedules()
+        idle = controllers.done == done and (due is None or due > fault_run.clock.now())
+        if fault_run.proxy.writes > writes and idle:
+            violations.append(f"I5: {fault_run.proxy.writes - writes} writes at rest")
+        await fault_run.end_schedules()
         for _ in range(2):  # the first jump rejects the waiting reservations, and the second removes them
-            story.clock.jump(_FAR_FUTURE + story.clock.behind)
+            fault_run.clock.jump(_FAR_FUTURE + fault_run.clock.behind)
             await asyncio.sleep(_STAYS_FOR)
-            life, now = await _rest(story, record, household, patience)
-        violations += check_memory(life.decider, _as_told(story, record), now)
+            instance, now = await _rest(fault_run, record, controllers, patience)
+        violations += check_memory(instance.decider, _as_received(fault_run, record), now)
     except RestlessError as error:
         return [f"I5: {error}"]
-    return violations + check_nothing_left(life.decider, record.current())
+    return violations + check_nothing_left(instance.decider, record.current())
 
 
 class RestlessError(Exception):
     """The operator does not come to rest."""
 
 
-async def _rest(story: Story, record: Record, household: Household, patience: float) -> tuple[Life, float]:
-    """Wait until the operator has nothing to do and knows all objects, and return its life and its clock."""
+async def _rest(
+    fault_run: FaultRun, record: Record, controllers: SimulatedControllers, patience: float
+) -> tuple[OperatorInstance, float]:
+    """Wait until the operator has nothing to do and knows all objects. Return its instance and its clock."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
-        unrest = _unrest(story, record, household)
+        unrest = _unrest(fault_run, record, controllers)
         if not unrest:  # operator and record agree, but may both be outdated
-            writes, stored = story.proxy.writes, await _stored(story)
-            unrest = _unrest(story, record, household)
-            quiet = story.proxy.writes == writes  # otherwise the stored objects may be newer by now
-            if story.life is not None and quiet and not unrest and story.life.knows() == stored:
-                return story.life, story.clock.now()
+            writes, stored = fault_run.proxy.writes, await _stored(fault_run)
+            unrest = _unrest(fault_run, record, controllers)
+            quiet = fault_run.proxy.writes == writes  # otherwise the stored objects may be newer by now
+            if (
+                fault_run.instance is not None
+                and quiet
+                and not unrest
+                and fault_run.instance.knows() == stored
+            ):
+                return fault_run.instance, fault_run.clock.now()
         if asyncio.get_running_loop().time() > deadline:
             raise RestlessError(f"no rest within {patience:g} s: {unrest or 'watches lag'}")
         await asyncio.sleep(_LOOK)
 
 
-def _unrest(story: Story, record: Record, household: Household) -> str:
+def _unrest(fault_run: FaultRun, record: Record, controllers: SimulatedControllers) -> str:
     """Return why a run is not at rest, as far as watches have delivered, or an empty text."""
-    life, told = story.life, _identities(record.current())
-    if life is None:
+    instance, told = fault_run.instance, _identities(record.current())
+    if instance is None:
         return "it is dead"
-    if household.busy:
-        return "the household has something to do"
-    if unrest := life.unrest(story.clock.now()):
+    if controllers.busy:
+        return "the controllers has something to do"
+    if unrest := instance.unrest(fault_run.clock.now()):
         return unrest
-    return f"it knows {life.knows()}, and there is {told}" if life.knows() != told else ""
+    return f"it knows {instance.knows()}, and there is {told}" if instance.knows() != told else ""
 
 
-async def _stored(story: Story) -> Identities:
+async def _stored(fault_run: FaultRun) -> Identities:
     """Return uid and version of each object in the API server."""
-    selector = {"labelSelector": f"{WORLD_LABEL}={story.world}"}
+    selector = {"labelSelector": f"{WORLD_LABEL}={fault_run.world}"}
     found: dict[tuple[str, str], Json] = {}
-    for resource in story.plan.resources:
+    for resource in fault_run.plan.resources:
         params = {} if resource.namespaced else selector
-        listed = json.loads(await story.site.admin.get(resource.collection(story.world), params))
+        listed = json.loads(await fault_run.site.admin.get(resource.collection(fault_run.world), params))
         found |= {(resource.plural, item["metadata"]["name"]): item for item in listed["items"]}
     return _identities(found)
 
@@ -208,21 +219,21 @@ def _identities(objects: Mapping[tuple[str, str], Json]) -> Identities:
     return {key: (meta["uid"], meta["resourceVersion"]) for key, meta in metas.items()}
 
 
-def _as_told(story: Story, record: Record) -> dict[tuple[str, str], Json]:
+def _as_received(fault_run: FaultRun, record: Record) -> dict[tuple[str, str], Json]:
     """Return the objects as any operator would receive them."""
-    correct, current = story.proxy.stamps.corrected, record.current()
+    correct, current = fault_run.proxy.stamps.corrected, record.current()
     return {key: correct(deepcopy(state)) for key, state in current.items()}
 
 
-def _circumstances(story: Story) -> Circumstances:
+def _circumstances(fault_run: FaultRun) -> Circumstances:
     return Circumstances(
-        asked=story.proxy.log,
-        foreign=story.foreign,
-        deleted=story.deleted,
-        peaks=story.clock.peaks,
-        told=story.proxy.told,
-        crashes=story.crashes,
-        granted=story.creations.granted,
+        asked=fault_run.proxy.log,
+        foreign=fault_run.foreign,
+        deleted=fault_run.deleted,
+        peaks=fault_run.clock.peaks,
+        told=fault_run.proxy.told,
+        crashes=fault_run.crashes,
+        granted=fault_run.creations.granted,
     )
 
 

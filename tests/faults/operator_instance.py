@@ -1,4 +1,4 @@
-"""One life of the operator, wired as in `process.operate`.
+"""One instance of the operator, wired as in `process.operate`.
 
 The Lease is missing, as `tests/model` and `tests/cluster/test_lease.py` cover it. So are measurements, as no
 source answers, and watches of resources that only some plugins read. Kopf runs only with WaterLevels.
@@ -82,7 +82,7 @@ _QUOTAS = "reservation_quotas"
 _BUDGETS = "pod_disruption_budgets"
 
 
-class Life:
+class OperatorInstance:
     """An operator from its start to its end, which may be a crash."""
 
     def __init__(
@@ -199,7 +199,7 @@ class Life:
         water_levels.register(registry, WaterLevelController(context, self._load))
         self._kopf = [SupervisedOperator(WATERLEVELS, lambda: registry, telemetry, rng)] if levels else []
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Run until cancelled. A cancellation is a crash, so no unfinished work is completed."""
         kopf_runs = running(self._kopf, self._loop.started, asyncio.Event())
         async with kopf_runs, self._client, self._extenders:
@@ -310,8 +310,8 @@ class Life:
         } | {("waterlevels", name): (meta["uid"], meta["resourceVersion"]) for name, meta in levels}
 
 
-async def end(task: asyncio.Task[Any]) -> None:
-    """Crash a life."""
+async def cancel(task: asyncio.Task[Any]) -> None:
+    """Cancel a task, and wait for its end."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
