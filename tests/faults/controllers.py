@@ -11,7 +11,10 @@ from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
-from faults.fault_run import RUN_SECONDS, FaultRun
+from faults.actions.pods import RUN_SECONDS, delete_pod, start_pod
+from faults.actions.sets import delete_unwanted
+from faults.actions.stateful_set import restart_pod, settle_budget
+from faults.fault_run import FaultRun
 from faults.history import BUDGETS, CLAIMS, Json, Record
 from faults.reading import controller_of, is_bound, is_leaving, says, selects
 from tidelock.kube.client import PODS, RESERVATIONGROUPS, RESERVATIONSCHEDULES
@@ -68,14 +71,14 @@ class SimulatedControllers:
                 if any(owner["uid"] not in owners for owner in meta.get("ownerReferences", ())):
                     yield partial(self._delete_orphan, meta)
             elif kind == BUDGETS.plural and (news := _news(state, current)):
-                yield partial(self._run.settle_budget, meta, news)
+                yield partial(settle_budget, self._run, meta, news)
             elif kind == "pods" and _is_to_be_replaced(state):
                 if self._has_ended(state):
-                    yield partial(self._run.restart_pod, state)
+                    yield partial(restart_pod, self._run, state)
             elif kind == "pods" and _is_over(state, now):
-                yield partial(self._run.delete_pod, PODS.item(name, self._run.world), 0)
+                yield partial(delete_pod, self._run, PODS.item(name, self._run.world), 0)
             elif kind == "pods" and _is_to_start(state):
-                yield partial(self._run.start_pod, name)
+                yield partial(start_pod, self._run, name)
 
     def _claim_work(self, current: Mapping[tuple[str, str], Json]) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield the work of the controllers of claims."""
@@ -99,7 +102,7 @@ class SimulatedControllers:
         except NotFound:
             stored = None
         if stored is None or stored["metadata"]["uid"] != owner["uid"]:
-            await self._run.delete_unwanted(meta)
+            await delete_unwanted(self._run, meta)
 
 
 _KINDS = {resource.kind: resource for resource in (RESERVATIONGROUPS, RESERVATIONSCHEDULES)}

@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 
 from devcluster import LocalCluster
+from faults.actions.sets import end_schedules
 from faults.checker import Checker
 from faults.controllers import SimulatedControllers
 from faults.fault_run import FaultRun, Site
@@ -25,6 +26,7 @@ from faults.outages import ApiOutages
 from faults.plan import Plan
 from faults.proxy import Proxy, Stamps
 from faults.rest import check_memory, check_nothing_left
+from faults.steps import execute
 from faults.verdict import Evidence, Verdict
 from faults.world import Circumstances
 from tidelock.kube.client import ApiResource, KubeClient
@@ -141,7 +143,7 @@ async def _execute(
     fault_run: FaultRun, record: Record, controllers: SimulatedControllers, patience: float
 ) -> list[str]:
     """Execute the plan, check the state after the faults, and check that nothing is left in the end."""
-    await fault_run.execute()
+    await execute(fault_run)
     fault_run.note("calm")
     fault_run.proxy.calm()
     try:
@@ -153,7 +155,7 @@ async def _execute(
         idle = controllers.done == done and (due is None or due > fault_run.clock.now())
         if fault_run.proxy.writes > writes and idle:
             violations.append(f"I5: {fault_run.proxy.writes - writes} writes at rest")
-        await fault_run.end_schedules()
+        await end_schedules(fault_run)
         for _ in range(2):  # the first jump rejects the waiting reservations, and the second removes them
             fault_run.clock.jump(_FAR_FUTURE + fault_run.clock.behind)
             await asyncio.sleep(_STAYS_FOR)
