@@ -75,7 +75,7 @@ async def execute(run: FaultRun) -> None:
         await run.devices.create_class()
     for name, cpu in run.plan.sizes.items():
         await put_node(run, name, cpu)
-    actions = _ACTIONS | dict(run.outages.actions if run.outages is not None else {})
+    actions = dict(ACTIONS) | dict(run.outages.actions if run.outages is not None else {})
     for step in run.plan.steps:
         await (_until_idle(run) if step.pause is None else asyncio.sleep(step.pause))
         run.note(f"{step.action} {dict(step.arguments)}")
@@ -113,7 +113,7 @@ async def _until_idle(run: FaultRun) -> None:
                 await asyncio.sleep(_LOOK)
 
 
-_ACTIONS: dict[str, Action] = {
+ACTIONS: Mapping[str, Action] = {
     "lock": create_reservation,
     "edit lock": edit_reservation,
     "touch lock": touch_reservation,
@@ -165,3 +165,4 @@ _ACTIONS: dict[str, Action] = {
     "storm": storm,
     "crash": crash,
 }
+"""Actions on objects, clocks and the operator, by the names of steps."""
