@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from faults.creations import Granted
+from faults.histories import START, HistoryBuilder, broken
 from faults.history import Json
-from faults.test_checker import START, HistoryBuilder
-from faults.test_rules import broken
 from tidelock.model.answer import ANSWER
 from tidelock.model.instants import format_instant
 
@@ -38,16 +37,16 @@ def test_an_answer_that_the_status_repeats_is_kept(history: HistoryBuilder) -> N
     answered(history)
     history.reservation()
     answered(history, stored=True)
-    assert history.judged(granted=GRANTED) == []
+    assert history.check(granted=GRANTED) == []
 
 
 def test_a_pod_in_the_capacity_of_an_answer_is_a_violation(history: HistoryBuilder) -> None:
     history.reservation()
     answered(history)
     history.bound("stranger")
-    assert broken(history.judged(granted=GRANTED), "overcommitted")
-    assert history.judged() == [], "the API server has sent no answer"
-    assert history.judged(granted=GRANTED, peaks=[(START + 0.5, START)]) == [], "the clock jumped meanwhile"
+    assert broken(history.check(granted=GRANTED), "overcommitted")
+    assert history.check() == [], "the API server has sent no answer"
+    assert history.check(granted=GRANTED, peaks=[(START + 0.5, START)]) == [], "the clock jumped meanwhile"
 
 
 def test_an_answered_reservation_that_is_activated_later_is_a_violation(history: HistoryBuilder) -> None:
@@ -56,7 +55,7 @@ def test_an_answered_reservation_that_is_activated_later_is_a_violation(history:
     history.reservation(activatedAt=format_instant(START + 5))
     answer = {ANSWER: json.dumps({"status": answered_status()})}
     history.changes[-1].state["metadata"]["annotations"] = answer
-    assert broken(history.judged(granted=GRANTED), "the answer was", "was given at")
+    assert broken(history.check(granted=GRANTED), "the answer was", "was given at")
 
 
 def test_an_answered_reservation_that_waits_is_a_violation(history: HistoryBuilder) -> None:
@@ -64,20 +63,20 @@ def test_an_answered_reservation_that_waits_is_a_violation(history: HistoryBuild
     answered(history)
     history.reservation(reason="InsufficientCapacity", phase="Pending")
     history.changes[-1].state["metadata"]["annotations"] = {ANSWER: json.dumps({"status": answered_status()})}
-    assert broken(history.judged(granted=GRANTED), "no reason for an end of Active")
+    assert broken(history.check(granted=GRANTED), "no reason for an end of Active")
 
 
 def test_an_answer_that_is_added_later_is_a_violation(history: HistoryBuilder) -> None:
     history.reservation(reason="InsufficientCapacity", phase="Pending")
     history.reservation(reason="InsufficientCapacity", phase="Pending")
     answered(history, stored=True)
-    assert broken(history.judged(), "its answer was added or changed")
+    assert broken(history.check(), "its answer was added or changed")
 
 
 def test_an_answer_to_another_creation_that_counts_is_a_violation(history: HistoryBuilder) -> None:
     history.reservation()
     answered(history, stored=True)
-    assert broken(history.judged(), "not its own")
+    assert broken(history.check(), "not its own")
 
 
 def answered_status() -> Json:

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
+from faults.histories import HistoryBuilder, broken
 from faults.history import CLAIMS, Json
 from faults.proxy import Told
-from faults.test_checker import HistoryBuilder
-from faults.test_rules import broken
 
 TEMPLATE: Json = {
     "spec": {
@@ -63,22 +62,22 @@ def test_a_device_goes_from_a_reservation_to_the_claim_of_its_owner(history: Cla
     history.reservation(
         reason="Consumed", also={"template": TEMPLATE}, boundPod={"name": "web", "uid": "web"}
     )
-    assert history.judged() == history.judged_at_rest() == []
+    assert history.check() == history.check_at_rest() == []
 
 
 def test_a_device_in_two_claims_is_a_violation(history: Claims) -> None:
     history.claim("web", "gpu-0")
     history.claim("db", "gpu-1")
-    assert history.judged() == []
+    assert history.check() == []
     history.claim("api", "gpu-0")
-    assert broken(history.judged(), "I1: ('a', 'gpu-0') belongs to ['claim web-gpu', 'claim api-gpu']")
+    assert broken(history.check(), "I1: ('a', 'gpu-0') belongs to ['claim web-gpu', 'claim api-gpu']")
 
 
 def test_a_reserved_device_in_the_claim_of_a_stranger_is_a_violation(history: Claims) -> None:
     history.holding()
     history.claiming("db")
     history.claim("db", "gpu-0")
-    assert broken(history.judged(), "belongs to ['claim db-gpu', 'reservation lock']")
+    assert broken(history.check(), "belongs to ['claim db-gpu', 'reservation lock']")
 
 
 def test_the_device_of_a_reservation_on_a_node_that_shrank_may_be_lost_already(history: Claims) -> None:
@@ -86,14 +85,14 @@ def test_the_device_of_a_reservation_on_a_node_that_shrank_may_be_lost_already(h
     history.claiming("db")
     history.node("2")
     history.claim("db", "gpu-0")
-    assert history.judged() == []
-    assert broken(history.judged_at_rest(), "belongs to ['claim db-gpu', 'reservation lock'], at rest")
+    assert history.check() == []
+    assert broken(history.check_at_rest(), "belongs to ['claim db-gpu', 'reservation lock'], at rest")
 
 
 def test_a_device_of_two_reservations_is_a_violation(history: Claims) -> None:
     history.holding()
     history.holding("other", owner="db")
-    assert broken(history.judged(), "belongs to ['reservation lock', 'reservation other']")
+    assert broken(history.check(), "belongs to ['reservation lock', 'reservation other']")
 
 
 def test_an_owner_that_is_gone_has_its_device_until_its_claim_is_freed(history: Claims) -> None:
@@ -102,10 +101,10 @@ def test_an_owner_that_is_gone_has_its_device_until_its_claim_is_freed(history: 
     history.claim("web", "gpu-0")
     history.tell("pods", history.changes[-2].state, gone=True)
     history.holding()
-    assert history.judged() == []
-    assert broken(history.judged_at_rest(), "belongs to ['claim web-gpu', 'reservation lock'], at rest")
+    assert history.check() == []
+    assert broken(history.check_at_rest(), "belongs to ['claim web-gpu', 'reservation lock'], at rest")
     history.claim("web")
-    assert history.judged_at_rest() == []
+    assert history.check_at_rest() == []
 
 
 def test_a_former_owner_may_keep_a_device_that_it_got_before_the_edit_was_received(history: Claims) -> None:
@@ -116,9 +115,9 @@ def test_a_former_owner_may_keep_a_device_that_it_got_before_the_edit_was_receiv
     history.clock += 20
     history.holding(owner="db")
     early, late = (Told("reservations", 5, listed=False, at=at) for at in (got_at - 20, history.clock))
-    assert broken(history.judged(told=[early]), "belongs to ['claim web-gpu', 'reservation lock']")
-    assert history.judged(told=[late]) == []
-    assert broken(history.judged_at_rest(), "belongs to ['claim web-gpu', 'reservation lock']")
+    assert broken(history.check(told=[early]), "belongs to ['claim web-gpu', 'reservation lock']")
+    assert history.check(told=[late]) == []
+    assert broken(history.check_at_rest(), "belongs to ['claim web-gpu', 'reservation lock']")
 
 
 @pytest.mark.parametrize("reason", ["Waiting", "Violated", "InsufficientCapacity"])
@@ -128,7 +127,7 @@ def test_a_reservation_leaves_its_device_to_a_former_owner(history: Claims, reas
     history.claim("web", "gpu-0")
     history.holding(owner="db")
     history.waiting(reason, owner="db")
-    assert history.judged() == history.judged_at_rest() == []
+    assert history.check() == history.check_at_rest() == []
 
 
 def test_a_reservation_that_lost_its_device_to_nobody_is_a_violation(history: Claims) -> None:
@@ -137,7 +136,7 @@ def test_a_reservation_that_lost_its_device_to_nobody_is_a_violation(history: Cl
     history.claim("web", "gpu-1")
     history.holding(owner="db")
     history.waiting("Violated", owner="db")
-    assert broken(history.judged(), "no reason for an end of Active (Violated)")
+    assert broken(history.check(), "no reason for an end of Active (Violated)")
 
 
 def test_a_reservation_that_left_its_device_to_an_owner_is_a_violation(history: Claims) -> None:
@@ -145,7 +144,7 @@ def test_a_reservation_that_left_its_device_to_an_owner_is_a_violation(history: 
     history.claiming("web")
     history.claim("web", "gpu-0")
     history.waiting("Violated")
-    assert broken(history.judged(), "no reason for an end of Active (Violated)")
+    assert broken(history.check(), "no reason for an end of Active (Violated)")
 
 
 @pytest.mark.parametrize(
@@ -164,19 +163,19 @@ def test_a_pod_is_bound_with_a_claim_to_a_device_of_its_node(
     if claim is not None:
         history.claim("web", "gpu-0", **claim)
     history.claiming("web", "a")
-    assert broken(history.judged(), wrong) if wrong else history.judged() == []
-    assert history.judged(foreign={"web"}) == []
+    assert broken(history.check(), wrong) if wrong else history.check() == []
+    assert history.check(foreign={"web"}) == []
 
 
 def test_an_active_reservation_without_its_device_is_a_violation_at_rest(history: Claims) -> None:
     history.holding(devices=None)
-    assert history.judged() == []
-    assert broken(history.judged_at_rest(), "lock holds devices for [], not ['gpu']")
+    assert history.check() == []
+    assert broken(history.check_at_rest(), "lock holds devices for [], not ['gpu']")
 
 
 def test_a_reservation_with_a_device_of_another_node_is_a_violation_at_rest(history: Claims) -> None:
     history.holding(devices=[{"claim": "gpu", "pool": "b", "device": "gpu-0"}])
-    assert broken(history.judged_at_rest(), "lock on a holds [('b', 'gpu-0')]")
+    assert broken(history.check_at_rest(), "lock on a holds [('b', 'gpu-0')]")
 
 
 @pytest.mark.parametrize(("also", "wrong"), [({}, False), ({"template": TEMPLATE}, True)])
@@ -186,7 +185,7 @@ def test_an_owner_may_wait_for_a_device_that_its_reservation_does_not_hold(
     held = HELD if also else {}
     history.reservation(also={"borrowable": True, **also}, **held)
     history.claiming("web")
-    assert ("web waits, though lock is its own" in str(history.judged_at_rest())) is wrong
+    assert ("web waits, though lock is its own" in str(history.check_at_rest())) is wrong
 
 
 @pytest.mark.parametrize("claims", [True, False])
@@ -200,4 +199,4 @@ def test_a_pod_takes_a_reservation_for_its_device_beside_one_for_its_amounts(
     pod = history.changes[-1].state
     meta = pod["metadata"] | {"annotations": {"tidelock.dev/claimed-locks": "gpu,plain"}}
     history.tell("pods", pod | {"metadata": meta, "spec": pod["spec"] | {"nodeName": "a"}})
-    assert ("it took gpu in vain" in str(history.judged())) is not claims
+    assert ("it took gpu in vain" in str(history.check())) is not claims

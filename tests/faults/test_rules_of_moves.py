@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from faults.histories import START, HistoryBuilder
 from faults.history import BUDGETS, Json
 from faults.proxy import Passed, Told
-from faults.test_checker import START, HistoryBuilder
 from tidelock.model.instants import format_instant
 
 BEGUN = format_instant(START + 5)
@@ -110,7 +110,7 @@ def test_a_plan_that_was_shown_and_approved_has_no_violation(history: HistoryBui
     history.gone()
     active = [{"type": "Active", "status": "True", "reason": "Admitted"}]
     history.reservation(also={"mayMove": may_move}, moved=1, conditions=active)
-    assert history.judged_at_rest() == []
+    assert history.check_at_rest() == []
 
 
 # Plans.
@@ -119,7 +119,7 @@ def test_a_plan_that_was_shown_and_approved_has_no_violation(history: HistoryBui
 @pytest.mark.parametrize("may_move", [{"maxPods": 1}, {"maxPods": 1, "approve": "another"}])
 def test_a_plan_begun_without_approval_is_a_violation(history: HistoryBuilder, may_move: Json) -> None:
     begun(history, may_move=may_move)
-    assert broken(history.judged(), "it began what nobody has approved")
+    assert broken(history.check(), "it began what nobody has approved")
 
 
 def test_a_withdrawn_approval_counts_until_the_operator_receives_the_withdrawal(
@@ -130,28 +130,28 @@ def test_a_withdrawn_approval_counts_until_the_operator_receives_the_withdrawal(
     told = heard(history, "reservations")
     history.clock += 20
     reservation(history, plan(begun=True))
-    assert broken(history.judged(told=[told]), "it began what nobody has approved")
-    assert history.judged() == []
+    assert broken(history.check(told=[told]), "it began what nobody has approved")
+    assert history.check() == []
 
 
 @pytest.mark.parametrize("other", [plan(named="u"), plan("two")])
 def test_a_plan_begun_without_being_shown_is_a_violation(history: HistoryBuilder, other: Json) -> None:
     reservation(history, other, may_move=APPROVED)
     reservation(history, plan(begun=True), may_move=APPROVED)
-    assert broken(history.judged(), "it began what was not shown")
+    assert broken(history.check(), "it began what was not shown")
 
 
 def test_a_plan_of_too_many_pods_is_a_violation(history: HistoryBuilder) -> None:
     reservation(history, plan("one", "two"))
-    assert broken(history.judged(), "its plan is of too many pods")
+    assert broken(history.check(), "its plan is of too many pods")
     reservation(history, plan(), moved=1)
-    assert broken(history.judged(), "its plan is of too many pods")
+    assert broken(history.check(), "its plan is of too many pods")
 
 
 def test_a_plan_with_a_pod_without_a_controller_is_a_violation(history: HistoryBuilder) -> None:
     part(history, "alone", controller=False)
     reservation(history, plan("alone"))
-    assert broken(history.judged(), "alone is in a plan, and not to be moved")
+    assert broken(history.check(), "alone is in a plan, and not to be moved")
 
 
 def test_a_plan_with_a_pod_that_must_not_move_is_a_violation(history: HistoryBuilder) -> None:
@@ -160,16 +160,16 @@ def test_a_plan_with_a_pod_that_must_not_move_is_a_violation(history: HistoryBui
     history.clock += 20
     begun(history)
     part(history, "one", EVICTED, stays=True)
-    assert broken(history.judged(told=told), "one is in a plan, and is to stay", "it was to stay")
-    assert history.judged() == [], "the operator had not received the annotation"
+    assert broken(history.check(told=told), "one is in a plan, and is to stay", "it was to stay")
+    assert history.check() == [], "the operator had not received the annotation"
 
 
 def test_a_plan_of_more_pods_than_a_budget_allows_is_a_violation(history: HistoryBuilder) -> None:
     told = [budget(history, 1)]
     history.clock += 20
     reservation(history, plan("one", "two"), may_move={"maxPods": 2})
-    assert broken(history.judged(told=told), "its plan is of more pods than budget lets go")
-    assert history.judged() == [], "the operator had not received the budget"
+    assert broken(history.check(told=told), "its plan is of more pods than budget lets go")
+    assert history.check() == [], "the operator had not received the budget"
 
 
 def test_a_budget_with_an_outdated_status_allows_no_eviction(history: HistoryBuilder) -> None:
@@ -177,23 +177,23 @@ def test_a_budget_with_an_outdated_status_allows_no_eviction(history: HistoryBui
     history.changes[-1].state["metadata"]["generation"] = 2
     history.clock += 20
     reservation(history, plan())
-    assert broken(history.judged(told=[told]), "more pods than budget lets go")
+    assert broken(history.check(told=[told]), "more pods than budget lets go")
 
 
 def test_a_plan_with_a_pod_of_two_budgets_is_a_violation(history: HistoryBuilder) -> None:
     told = [budget(history, 2, name) for name in ("this", "that")]
     history.clock += 20
     reservation(history, plan())
-    assert broken(history.judged(told=told), "of a pod of two budgets")
+    assert broken(history.check(told=told), "of a pod of two budgets")
 
 
 def test_a_plan_given_up_without_a_message_is_a_violation(history: HistoryBuilder) -> None:
     begun(history)
     reservation(history, may_move=APPROVED, why="on no node room would come of it")
-    assert broken(history.judged(), "does not say why its plan was given up")
+    assert broken(history.check(), "does not say why its plan was given up")
     history.changes.pop()
     reservation(history, may_move=APPROVED, why="given up: its node is gone")
-    assert history.judged() == []
+    assert history.check() == []
 
 
 # Evictions.
@@ -201,19 +201,19 @@ def test_a_plan_given_up_without_a_message_is_a_violation(history: HistoryBuilde
 
 def test_an_eviction_without_a_plan_is_a_violation(history: HistoryBuilder) -> None:
     part(history, "one", EVICTED)
-    assert broken(history.judged(), "it is in no plan that is under way")
+    assert broken(history.check(), "it is in no plan that is under way")
 
 
 def test_an_eviction_before_the_plan_begins_is_a_violation(history: HistoryBuilder) -> None:
     reservation(history, plan(), may_move=APPROVED)
     part(history, "one", EVICTED)
-    assert broken(history.judged(), "it is in no plan that is under way")
+    assert broken(history.check(), "it is in no plan that is under way")
 
 
 def test_an_eviction_of_a_pod_outside_the_plan_is_a_violation(history: HistoryBuilder) -> None:
     begun(history)
     part(history, "two", EVICTED)
-    assert broken(history.judged(), "it is in no plan that is under way")
+    assert broken(history.check(), "it is in no plan that is under way")
 
 
 def test_an_eviction_requested_after_the_end_of_the_plan_is_a_violation(history: HistoryBuilder) -> None:
@@ -222,8 +222,8 @@ def test_an_eviction_requested_after_the_end_of_the_plan_is_a_violation(history:
     over = history.clock
     history.clock += 20
     part(history, "one", EVICTED)
-    assert broken(history.judged(), "its plan was over")
-    assert history.judged(asked=[Passed("evict", "one", start=over)]) == [], (
+    assert broken(history.check(), "its plan was over")
+    assert history.check(asked=[Passed("evict", "one", start=over)]) == [], (
         "the eviction was requested before"
     )
 
@@ -234,8 +234,8 @@ def test_an_eviction_after_the_withdrawal_of_the_approval_is_a_violation(history
     told = [heard(history, "reservations")]
     history.clock += 20
     part(history, "one", EVICTED)
-    assert broken(history.judged(told=told), "its plan is not approved any more")
-    assert history.judged() == [], "the operator had not received the withdrawal"
+    assert broken(history.check(told=told), "its plan is not approved any more")
+    assert history.check() == [], "the operator had not received the withdrawal"
 
 
 def test_more_evictions_than_allowed_over_all_plans_are_a_violation(history: HistoryBuilder) -> None:
@@ -243,13 +243,13 @@ def test_more_evictions_than_allowed_over_all_plans_are_a_violation(history: His
         begun(history, name)
         part(history, name, EVICTED)
         reservation(history, may_move=APPROVED, why="given up: its room is taken")
-    assert broken(history.judged(), "2 went for lock")
+    assert broken(history.check(), "2 went for lock")
 
 
 def test_a_preemption_of_a_pod_of_a_plan_is_a_violation(history: HistoryBuilder) -> None:
     begun(history)
     part(history, "one", PREEMPTED)
-    assert broken(history.judged(), "it was to go by PreemptionByScheduler")
+    assert broken(history.check(), "it was to go by PreemptionByScheduler")
 
 
 # Capacity.
@@ -259,12 +259,12 @@ def test_a_pod_in_capacity_that_is_being_freed_is_a_violation(history: HistoryBu
     begun(history)
     asked = Passed("bind", "db", start=history.clock + 2)
     history.bound("db", cpu="2")
-    assert broken(history.judged(asked=[asked]), "lock lacks", "I1: a is overcommitted")
+    assert broken(history.check(asked=[asked]), "lock lacks", "I1: a is overcommitted")
     written = Passed("status", "lock", start=history.clock - 1)
-    assert history.judged(asked=[asked, written]) == [], "the plan may have been over by then"
+    assert history.check(asked=[asked, written]) == [], "the plan may have been over by then"
     asked.start = history.clock - 10
-    assert history.judged(asked=[asked]) == [], "the binding was requested before the plan began"
-    assert history.judged(asked=[asked], crashes=[history.clock - 1]) == []
+    assert history.check(asked=[asked]) == [], "the binding was requested before the plan began"
+    assert history.check(asked=[asked], crashes=[history.clock - 1]) == []
 
 
 def test_an_owner_may_use_its_own_reservation_beside_a_plan(history: HistoryBuilder) -> None:
@@ -274,9 +274,9 @@ def test_an_owner_may_use_its_own_reservation_beside_a_plan(history: HistoryBuil
     begun(history)
     asked = Passed("bind", "db", start=history.clock + 2)
     history.bound("db", cpu="1")
-    assert history.judged(asked=[asked]) == []
+    assert history.check(asked=[asked]) == []
     history.changes[-1].state["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-    assert broken(history.judged(asked=[asked]), "lock lacks", "I1: a is overcommitted")
+    assert broken(history.check(asked=[asked]), "lock lacks", "I1: a is overcommitted")
 
 
 def test_a_pod_may_take_capacity_that_a_plan_does_not_need(history: HistoryBuilder) -> None:
@@ -285,7 +285,7 @@ def test_a_pod_may_take_capacity_that_a_plan_does_not_need(history: HistoryBuild
         change.state["spec"]["resources"] = {"cpu": "1"}
     asked = Passed("bind", "db", start=history.clock + 2)
     history.bound("db", cpu="1")
-    assert history.judged(asked=[asked]) == []
+    assert history.check(asked=[asked]) == []
 
 
 @pytest.mark.parametrize(("priority", "found"), [(0, True), (1, False)])
@@ -298,7 +298,7 @@ def test_only_a_reservation_of_higher_priority_may_take_capacity_that_is_being_f
     also = {"priority": priority} | room
     history.reservation("rival", "InsufficientCapacity", owner="db", also=also, **room, **waits)
     history.reservation("rival", owner="db", also=also, activatedAt=format_instant(history.clock + 1), **room)
-    assert broken(history.judged(), "lock lacks") == found
+    assert broken(history.check(), "lock lacks") == found
 
 
 # Rest.
@@ -306,30 +306,30 @@ def test_only_a_reservation_of_higher_priority_may_take_capacity_that_is_being_f
 
 def test_a_plan_under_way_at_rest_without_a_leaving_pod_is_a_violation(history: HistoryBuilder) -> None:
     begun(history)
-    assert broken(history.judged_at_rest(), "the plan of lock is under way")
+    assert broken(history.check_at_rest(), "the plan of lock is under way")
     part(history, "one", EVICTED)
-    assert history.judged_at_rest() == []
+    assert history.check_at_rest() == []
 
 
 def test_an_ignored_approval_is_a_violation(history: HistoryBuilder) -> None:
     reservation(history, plan())
-    assert history.judged_at_rest() == []
+    assert history.check_at_rest() == []
     reservation(history, plan(), may_move=APPROVED)
-    assert broken(history.judged_at_rest(), "the approval of lock is not heard")
+    assert broken(history.check_at_rest(), "the approval of lock is not heard")
 
 
 def test_a_plan_of_a_reservation_that_does_not_wait_is_a_violation(history: HistoryBuilder) -> None:
     reservation(history, plan(), phase="Rejected")
-    assert broken(history.judged_at_rest(), "it has a plan, and waits for no room", "lock has a plan")
+    assert broken(history.check_at_rest(), "it has a plan, and waits for no room", "lock has a plan")
 
 
 def test_a_missing_condition_about_the_plan_is_a_violation(history: HistoryBuilder) -> None:
     reservation(history, conditions=[{"type": "Active", "status": "False", "reason": "InsufficientCapacity"}])
-    assert broken(history.judged_at_rest(), "lock does not tell how its plan stands")
+    assert broken(history.check_at_rest(), "lock does not tell how its plan stands")
 
 
 def test_an_eviction_that_the_status_does_not_count_is_a_violation(history: HistoryBuilder) -> None:
     begun(history)
     part(history, "one", EVICTED)
     reservation(history, may_move=APPROVED, why="given up: its room is taken")
-    assert broken(history.judged_at_rest(), "1 were evicted for lock, which tells of 0")
+    assert broken(history.check_at_rest(), "1 were evicted for lock, which tells of 0")

@@ -2,9 +2,9 @@ import json
 from pathlib import Path
 
 from faults.creations import Granted
+from faults.histories import HistoryBuilder
 from faults.plan import make_plan
 from faults.proxy import Passed, Told
-from faults.test_checker import HistoryBuilder
 from faults.verdict import Evidence, Verdict, read
 from faults.world import Circumstances
 
