@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from faults.history import BUDGETS, Change, Json
-from faults.proxy import Passed
+from faults.observations import Passed
 from faults.reading import (
     borrows,
     condition,

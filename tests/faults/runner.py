@@ -21,10 +21,11 @@ from faults.controllers import SimulatedControllers
 from faults.fault_run import FaultRun, Site
 from faults.hasty import JumpingClock, awaiting_answer, run
 from faults.history import WORLD_LABEL, Json, Record, recording
+from faults.observations import Stamps
 from faults.operator_instance import OperatorInstance, cancel
 from faults.outages import ApiOutages
 from faults.plan import Plan
-from faults.proxy import Proxy, Stamps
+from faults.proxy import Proxy
 from faults.rest import check_memory, check_nothing_left
 from faults.steps import execute
 from faults.verdict import Evidence, Verdict

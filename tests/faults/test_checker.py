@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from faults.histories import START, HistoryBuilder
-from faults.proxy import Passed
+from faults.observations import Passed
 from tidelock.model.instants import format_instant
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from faults.histories import HistoryBuilder, broken
 from faults.history import CLAIMS, Json
-from faults.proxy import Told
+from faults.observations import Told
 
 TEMPLATE: Json = {
     "spec": {

@@ -6,7 +6,7 @@ import pytest
 
 from faults.histories import START, HistoryBuilder, at, broken, condition_of
 from faults.history import Json
-from faults.proxy import Told
+from faults.observations import Told
 
 LEASE = {"durationSeconds": 5, "graceSeconds": 2}
 COMMIT = {"withinSeconds": 5}

@@ -7,7 +7,7 @@ import pytest
 
 from faults.histories import START, HistoryBuilder
 from faults.history import BUDGETS, Json
-from faults.proxy import Passed, Told
+from faults.observations import Passed, Told
 from tidelock.model.instants import format_instant
 
 BEGUN = format_instant(START + 5)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from faults.histories import START, HistoryBuilder, at, broken
-from faults.proxy import Passed, Told
+from faults.observations import Passed, Told
 
 # Windows.
 

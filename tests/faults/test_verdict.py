@@ -3,8 +3,8 @@ from pathlib import Path
 
 from faults.creations import Granted
 from faults.histories import HistoryBuilder
+from faults.observations import Passed, Told
 from faults.plan import make_plan
-from faults.proxy import Passed, Told
 from faults.verdict import Evidence, Verdict, read
 from faults.world import Circumstances
 

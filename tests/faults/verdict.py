@@ -14,8 +14,8 @@ from typing import Any
 from faults.checker import Checker
 from faults.creations import Granted
 from faults.history import Change, Json
+from faults.observations import Passed, Told
 from faults.plan import Plan
-from faults.proxy import Passed, Told
 from faults.world import Circumstances
 
 FOLDER = Path(__file__).parents[2] / "build" / "faults"

@@ -7,7 +7,7 @@ from math import inf
 
 from faults.creations import Granted
 from faults.history import Change, Json
-from faults.proxy import Passed, Told
+from faults.observations import Passed, Told
 from faults.reading import (
     amounts,
     asked_of,
