@@ -32,8 +32,8 @@ from bench.locks import Reservations
 from bench.pods import clear, pod_name
 from bench.programs import tidelock
 from bench.record import Record
+from bench.reservation_observer import observing
 from bench.scenarios import plain_pod, pod_object
-from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
 from devcluster import Component, LocalCluster
 from devcluster.identity import SYSTEM_NAMESPACE
@@ -263,7 +263,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     async with (
         admin(cluster) as client,
         bindings(client) as seen,
-        witness(client) as reservations,
+        observing(client) as reservations,
         _terms(client) as terms,
     ):
         nodes = max(options.nodes, _nodes(options))

@@ -30,7 +30,7 @@ from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
 from bench.programs import floor, tidelock
 from bench.record import Record
-from bench.witness import witness
+from bench.reservation_observer import observing
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, install
 from devcluster import LocalCluster
 from devcluster.output import say
@@ -217,7 +217,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     kubeconfig = install(cluster)
     names = [*_FLOOR, "quiet", *(f"{kind}, {when}" for kind, _ in _KINDS for when in ("coming", "there"))]
     situations = {name: Latencies(name) for name in names}
-    async with admin(cluster) as client, witness(client) as seen:
+    async with admin(cluster) as client, observing(client) as seen:
         await add_nodes(client, options.nodes)
         reservations = Reservations(client, seen)
         for program, measure_program in ((floor, measure_floor), (tidelock, measure)):

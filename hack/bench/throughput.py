@@ -19,9 +19,9 @@ from bench.locks import Reservations
 from bench.pods import add_priorities, clear_world
 from bench.programs import kube_scheduler, tidelock
 from bench.record import Record
+from bench.reservation_observer import observing
 from bench.rounds import Contestant, Round, RoundError, run_round
 from bench.scenarios import Scenario, Sizes, scenarios
-from bench.witness import witness
 from bench.world import add_objects, admin, install, install_kube_scheduler, put_nodes
 from devcluster import LocalCluster
 from devcluster.output import say
@@ -73,7 +73,7 @@ async def _furnish(client: KubeClient, scenario: Scenario, ours: Contestant) -> 
     say(f"{scenario.title}: {scenario.reservations} locks.")
     await asyncio.to_thread(ours.program.start)
     try:
-        async with witness(client) as seen:
+        async with observing(client) as seen:
             await Reservations(client, seen).burst(scenario.reservations)
     finally:
         await asyncio.to_thread(ours.program.stop)

@@ -236,8 +236,8 @@ class OperatorInstance:
         """Return the instant at which the operator has something to do without any event."""
         kept = (self.groups, self.schedules)
         ahead = self.clock.now() - self.clock.monotonic()
-        awake = [instant + ahead for keeper in kept if (instant := keeper._awake.next()) is not None]
-        asked = [keeper._due.next() for keeper in kept]
+        awake = [instant + ahead for controller in kept if (instant := controller._awake.next()) is not None]
+        asked = [controller._due.next() for controller in kept]
         due = (self.decider.next_due(), self.quotes._ends.next(), *asked, *awake)
         return min((instant for instant in due if instant is not None), default=None)
 
@@ -254,12 +254,12 @@ class OperatorInstance:
             if waiting.queue not in {QueueName.UNSCHEDULABLE, QueueName.GATED}
         ]
         moving = [str(entry.key) for entry in decider.ledger.entries.values() if self._is_moving(entry)]
-        keepers = (self.groups, self.schedules)
-        kept = [str(key) for keeper in keepers for key in keeper._kept if keeper.lags(key)]
+        controllers = (self.groups, self.schedules)
+        kept = [str(key) for controller in controllers for key in controller._kept if controller.lags(key)]
         refused = [
             str(key)
-            for keeper in keepers
-            for key, rest in keeper._creations._rests.items()
+            for controller in controllers
+            for key, rest in controller._creations._rests.items()
             if rest.until > monotonic
         ]
         reasons = {

@@ -10,10 +10,10 @@ from pathlib import Path
 from devcluster.component import Component
 from devcluster.processes import stop_recorded
 
-_KEEP = "import sys; from devcluster.keeper import keep; keep(sys.argv[1])"
+_KEEP = "import sys; from devcluster.reaper import keep; keep(sys.argv[1])"
 
 
-class Keeper:
+class ProcessReaper:
     """A helper process that stops the processes of a folder once this process ends, even by SIGKILL."""
 
     def __init__(self, directory: Path) -> None:
@@ -32,13 +32,13 @@ class Keeper:
 @contextmanager
 def kept(component: Component) -> Iterator[None]:
     """Run a program, the only one of its folder, until the context or this process ends."""
-    keeper = Keeper(component.directory)
+    reaper = ProcessReaper(component.directory)
     try:
         component.start()
         yield
     finally:
         stop_recorded(component.directory)
-        keeper.close()
+        reaper.close()
 
 
 def keep(directory: str) -> None:

@@ -13,7 +13,7 @@ from tidelock.kube.client import RESERVATIONS, KubeClient
 
 
 @dataclass
-class Witness:
+class ReservationObserver:
     """The observed states of reservations.
 
     Attributes:
@@ -48,9 +48,9 @@ class Witness:
 
 
 @asynccontextmanager
-async def witness(client: KubeClient) -> AsyncIterator[Witness]:
+async def observing(client: KubeClient) -> AsyncIterator[ReservationObserver]:
     """Watch the reservations while the context lasts."""
-    seen = Witness()
+    seen = ReservationObserver()
 
     def take(line: bytes, now: float) -> str:
         event = decode_event(line)
