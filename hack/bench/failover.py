@@ -61,7 +61,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass
-class Terms:
+class Leaderships:
     """The observed leaderships of the Lease.
 
     Attributes:
@@ -93,7 +93,7 @@ class Terms:
 
 
 @dataclass
-class Ends:
+class FailoverDurations:
     """The results of the rounds of one kind, in seconds.
 
     Attributes:
@@ -151,11 +151,11 @@ class FailoverRun:
     leader: Component
     standby: Component
     seen: Bindings
-    terms: Terms
+    terms: Leaderships
     faults: list[str] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    async def round(self, ends: Ends) -> None:
+    async def round(self, ends: FailoverDurations) -> None:
         """End the leader while pods are created, so that the other program leads and the first stands by."""
         made: list[str] = []
         epoch, struck = self.terms.epoch, self.leader
@@ -259,7 +259,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     record = Record.begin(options)
     kubeconfig = install(cluster)
     first, second = (_replica(cluster, kubeconfig, name, options.lease) for name in ("first", "second"))
-    ends = [Ends(name, *_STRIKES[name]) for name in options.signals]
+    ends = [FailoverDurations(name, *_STRIKES[name]) for name in options.signals]
     async with (
         admin(cluster) as client,
         bindings(client) as seen,
@@ -316,9 +316,9 @@ def _nodes(options: argparse.Namespace) -> int:
 
 
 @asynccontextmanager
-async def _terms(client: KubeClient) -> AsyncIterator[Terms]:
+async def _terms(client: KubeClient) -> AsyncIterator[Leaderships]:
     """Watch the leaderships while the context lasts."""
-    seen = Terms()
+    seen = Leaderships()
     async with following(client, LEASES.collection(SYSTEM_NAMESPACE), seen.take):
         yield seen
 

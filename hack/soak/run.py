@@ -13,7 +13,7 @@ from devcluster.output import say
 from soak.accounts import of_api, of_ledger
 from soak.churn import Churn, LongLived
 from soak.histories import LostError, watching
-from soak.lives import Actor
+from soak.lives import SoakClient
 from soak.nodes import CHANGING, STABLE, change_nodes, create_nodes, delete_nodes, node_names, recreate
 from soak.outcome import Outcome
 from soak.samples import Sample, look, metrics_of
@@ -78,7 +78,7 @@ class _Soak:
         changing = node_names(CHANGING, plan.changing_nodes)
         await create_nodes(self._client, [*node_names(STABLE, plan.nodes), *changing])
         async with watching(self._client, self._namespace, plan.patience) as seen:
-            actor = Actor(self._client, self._namespace, seen, rng)
+            actor = SoakClient(self._client, self._namespace, seen, rng)
             churn, long_lived = Churn(actor, outcome), LongLived(actor, plan.nodes)
             await long_lived.up()
             await self._agree("before the churn")

@@ -259,8 +259,8 @@ class OperatorInstance:
         refused = [
             str(key)
             for controller in controllers
-            for key, rest in controller._creations._rests.items()
-            if rest.until > monotonic
+            for key, pause in controller._creations._pauses.items()
+            if pause.until > monotonic
         ]
         reasons = {
             "it has not listed everything": not self.event_handlers.ready,

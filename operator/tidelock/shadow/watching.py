@@ -123,10 +123,10 @@ async def watch_cluster(
             measuring(client, observer, options) as measure,
             background(*(each.run() for each in reflectors), *measure) as crashed,
         ):
-            looks = _Looks(observer, Watches(needed_ones), options.look_seconds, stop, crashed)
+            sampler = _Sampler(observer, Watches(needed_ones), options.look_seconds, stop, crashed)
             until = time.monotonic() + seconds
             try:
-                await looks.until(until, lambda: report(results(finished=False)), options.report_seconds)
+                await sampler.until(until, lambda: report(results(finished=False)), options.report_seconds)
             except BaseException:  # whatever ends it, the report is not lost
                 if observer.begun:
                     report(results(finished=False))
@@ -137,7 +137,7 @@ async def watch_cluster(
 
 
 @dataclass(slots=True)
-class _Looks:
+class _Sampler:
     """Looks in regular intervals, until a run ends or crashes."""
 
     observer: Observer

@@ -1,7 +1,7 @@
 import json
 from typing import Any
 
-from bench.claims import Claimant, Claims, Way
+from bench.claims import Claimant, ClaimMethod, Claims
 
 
 def observer(*names: str, capacity: int = 1) -> Claims:
@@ -67,6 +67,9 @@ def test_other_objects_and_deletions_are_not_counted() -> None:
 
 
 def test_claimants_request_the_same_resources() -> None:
-    pods = [Claimant("a", way, "any", {"round": "1"}, "n").pod for way in (Way.POD, Way.STOCK, Way.BINDING)]
+    pods = [
+        Claimant("a", way, "any", {"round": "1"}, "n").pod
+        for way in (ClaimMethod.POD, ClaimMethod.STOCK, ClaimMethod.BINDING)
+    ]
     assert pods[0] == pods[1] == pods[2]
     assert pods[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1"}

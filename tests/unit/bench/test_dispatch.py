@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.dispatch import DispatchSimulation, Setting, SettingResult, Tally, main, table
+from bench.dispatch import DispatchResult, DispatchSimulation, Setting, SettingResult, main, table
 from bench.members import Job, Member
 from tidelock.simulation.cluster import VirtualClock
 from tidelock.simulation.traces import TracedPod
@@ -17,7 +17,7 @@ def machines(count: int) -> list[Machine]:
     return [Machine(f"node-{number}", 64_000, 256 * GIB, gpus=8) for number in range(count)]
 
 
-def simulated(*, reservations: bool) -> Tally:
+def simulated(*, reservations: bool) -> DispatchResult:
     return DispatchSimulation(machines(6), SHAPES, SETTING, reservations=reservations, members=3).run()
 
 
@@ -71,7 +71,13 @@ def test_a_reservation_for_a_job_that_never_arrives_expires() -> None:
 
 def test_the_table_shows_results_with_and_without_reservations() -> None:
     text = table(
-        [SettingResult(SETTING, Tally(200, 20, [1.0, 9.0], [80.0], 0.8), Tally(200, 0, [1.0], [], 0.8, 0.05))]
+        [
+            SettingResult(
+                SETTING,
+                DispatchResult(200, 20, [1.0, 9.0], [80.0], 0.8),
+                DispatchResult(200, 0, [1.0], [], 0.8, 0.05),
+            )
+        ]
     )
     assert "10.00%" in text
     assert "80 s" in text
