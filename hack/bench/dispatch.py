@@ -74,7 +74,7 @@ class Setting:
 
 
 @dataclass
-class Tally:
+class DispatchResult:
     """The result of one simulation.
 
     Attributes:
@@ -116,8 +116,8 @@ class SettingResult(NamedTuple):
     """A setting, and its results without reservations and with them."""
 
     setting: Setting
-    without: Tally
-    having: Tally
+    without: DispatchResult
+    having: DispatchResult
 
 
 class DispatchSimulation:
@@ -136,7 +136,7 @@ class DispatchSimulation:
         self.setting = setting
         self.reservations = reservations
         self.clock = VirtualClock()
-        self.tally = Tally()
+        self.result = DispatchResult()
         self._rng = Random(0)  # noqa: S311 -- repeatable, and the same with reservations and without
         self._shapes = shapes
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -151,7 +151,7 @@ class DispatchSimulation:
         self.gpus = sum(member.gpus for member in self.members)
         self.managers = [Manager(self) for _ in range(_MANAGERS)]
 
-    def run(self) -> Tally:
+    def run(self) -> DispatchResult:
         """Fill the clusters, run the simulation and return its result."""
         setting = self.setting
         for job in self._filling():
@@ -167,11 +167,11 @@ class DispatchSimulation:
                 self._weigh(instant - before)
             before = self.clock.elapsed = instant
             happen()
-        self.tally.waits += [
+        self.result.waits += [
             setting.seconds - wanted for wanted in self._wanted.values() if wanted >= setting.warm_up
         ]
-        self.tally.stuck += [setting.seconds - arrived for arrived in self._stranded.values()]
-        return self.tally
+        self.result.stuck += [setting.seconds - arrived for arrived in self._stranded.values()]
+        return self.result
 
     def at(self, instant: float, happen: Callable[[], None]) -> None:
         """Schedule a call at a second."""
@@ -183,9 +183,9 @@ class DispatchSimulation:
         counts = job.name in self._wanted and self.clock.elapsed >= self.setting.warm_up
         member.create(job)
         self._decide(member)
-        self.tally.sent += counts
+        self.result.sent += counts
         if counts and job.name in self._wanted:  # not bound at once
-            self.tally.stranded += 1
+            self.result.stranded += 1
             self._stranded[job.name] = self.clock.elapsed
 
     def reservation(self, job: Job, member: Member) -> bool:
@@ -204,10 +204,10 @@ class DispatchSimulation:
     def _bound(self, job: Job) -> None:
         now = self.clock.elapsed
         if job.name in self._stranded:
-            self.tally.stuck.append(now - self._stranded.pop(job.name))
+            self.result.stuck.append(now - self._stranded.pop(job.name))
         wanted = self._wanted.pop(job.name, None)
         if wanted is not None and wanted >= self.setting.warm_up:
-            self.tally.waits.append(now - wanted)
+            self.result.waits.append(now - wanted)
         self.at(now + job.life, partial(self._end, job))
 
     def _end(self, job: Job) -> None:
@@ -229,8 +229,8 @@ class DispatchSimulation:
 
     def _weigh(self, seconds: float) -> None:
         share = seconds / ((self.setting.seconds - self.setting.warm_up) * self.gpus)
-        self.tally.used += share * sum(member.bound for member in self.members)
-        self.tally.held += share * sum(member.held for member in self.members)
+        self.result.used += share * sum(member.bound for member in self.members)
+        self.result.held += share * sum(member.held for member in self.members)
 
     def _job(self, name: str) -> Job:
         shape = self._rng.choice(self._shapes)
@@ -355,19 +355,19 @@ def table(results: Sequence[SettingResult]) -> str:
         )
     ]
     for setting, without, having in results:
-        for name, tally in (("without reservations", without), ("with reservations", having)):
+        for name, result in (("without reservations", without), ("with reservations", having)):
             rows.append(
                 (
                     str(setting.nodes),
                     f"{setting.load:.0%}",
                     name,
-                    str(tally.sent),
-                    f"{_share(tally):.2%}",
-                    f"{percentile(tally.stuck, 50):.0f} s" if tally.stuck else "",
-                    f"{percentile(tally.waits, 50):.0f} s",
-                    f"{percentile(tally.waits, 99):.0f} s",
-                    f"{tally.used:.2%}",
-                    f"{tally.held:.2%}",
+                    str(result.sent),
+                    f"{_share(result):.2%}",
+                    f"{percentile(result.stuck, 50):.0f} s" if result.stuck else "",
+                    f"{percentile(result.waits, 50):.0f} s",
+                    f"{percentile(result.waits, 99):.0f} s",
+                    f"{result.used:.2%}",
+                    f"{result.held:.2%}",
                 )
             )
     return columns(rows)
@@ -382,13 +382,13 @@ def plot(results: Sequence[SettingResult], members: int, file: Path) -> None:
         chosen = [each for each in results if each.setting.nodes == size]
         loads = [_PERCENT * each.setting.load for each in chosen]
         clusters = f"{members} clusters of {size // members} nodes"
-        for pod_counts, label, colour in (
+        for of_kind, label, colour in (
             ([each.without for each in chosen], "without reservations", "#868e96"),
             ([each.having for each in chosen], "with reservations", "#0b7285"),
         ):
             look = {"marker": "o", "linestyle": style, "color": colour, "label": f"{label}, {clusters}"}
-            stranded.plot(loads, [_PERCENT * _share(tally) for tally in pod_counts], **look)
-            used.plot(loads, [_PERCENT * tally.used for tally in pod_counts], **look)
+            stranded.plot(loads, [_PERCENT * _share(result) for result in of_kind], **look)
+            used.plot(loads, [_PERCENT * result.used for result in of_kind], **look)
         both = [_PERCENT * (each.having.used + each.having.held) for each in chosen]
         used.plot(
             loads,
@@ -407,9 +407,9 @@ def plot(results: Sequence[SettingResult], members: int, file: Path) -> None:
     canvas.savefig(file, dpi=110)
 
 
-def _share(tally: Tally) -> float:
+def _share(result: DispatchResult) -> float:
     """Return the share of sent jobs that found no capacity."""
-    return tally.stranded / max(tally.sent, 1)
+    return result.stranded / max(result.sent, 1)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -458,11 +458,11 @@ def main(arguments: Sequence[str]) -> int:
         key = f"{setting.nodes}-nodes-{setting.load * _PERCENT:.0f}"
         record.add(without.figures, subject, "without reservations", key)
         record.add(having.figures, subject, "with reservations", key)
-    for name, tallies in (
+    for name, several in (
         ("without reservations", [each.without for each in results]),
         ("with reservations", [each.having for each in results]),
     ):
-        total = Tally(sum(each.sent for each in tallies), sum(each.stranded for each in tallies))
+        total = DispatchResult(sum(each.sent for each in several), sum(each.stranded for each in several))
         stranded = Figure.once("found no capacity", "%", _PERCENT * _share(total), headline=True)
         record.add([stranded], "all clusters and loads", name, "all")
     record.write(options.json)
