@@ -14,9 +14,9 @@ from cluster.operator_process import OperatorProcess
 from cluster.world import SCHEDULER, World
 from devcluster import LocalCluster
 from devcluster.loopback import HOST
+from differential.observability import Exporter, Json, Side, exporter_of, replay
 from differential.profiles import DISABLED
 from differential.scenario import UPSTREAM
-from differential.told import Exporter, Json, Side, exporter_of, replay
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 # The metrics of kube-scheduler count a gated pod as a Success.
