@@ -57,12 +57,12 @@ class Deadlines:
 
     def _may_have_been_planned(self, each: Change, seconds: float) -> bool:
         """Return whether a window may have been planned by its deadline, with no status before it began."""
-        told_at = self._told_at.get(each.uid)
-        if told_at is None or "startAt" not in each.state["spec"]:
+        delivered_at = self._told_at.get(each.uid)
+        if delivered_at is None or "startAt" not in each.state["spec"]:
             return False
         asked = self._world.circumstances.asked
         tried = (one.start for one in asked if (one.point, one.name) == ("status", each.name))
-        return any(told_at < at <= told_at + seconds + 1 for at in tried)
+        return any(delivered_at < at <= delivered_at + seconds + 1 for at in tried)
 
     def see_rest(self, now: float) -> None:
         """Check that nothing waits at rest for longer than its deadline."""

@@ -60,7 +60,7 @@ class Holds:
         self._world.expect(finished >= due, f"I2: {each}: over at {finished}, due at {due}")
         self._world.expect(not says(before, "Committed"), f"I2: {each}: it was told to be committed")
         commit = self._commits.get((each.uid, told["token"]))
-        heard_at = self._world.told_at(commit) if commit is not None else None
+        heard_at = self._world.delivered_at(commit) if commit is not None else None
         if commit is not None and heard_at is not None and self._world.went_on(commit.at, each.at):
             heard = self._world.clock_at(heard_at, each)
             self._world.expect(

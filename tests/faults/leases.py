@@ -46,7 +46,7 @@ class Leases:
         over = finished >= lease["lostAt"] - _ROUNDED
         self._world.expect(lasts and over, f"I2: {each}: lost before its time: {status['lease']}, {finished}")
         renewal = self._renewals[each.uid].seen
-        told = self._world.told_at(renewal)
+        told = self._world.delivered_at(renewal)
         if told is not None and self._world.went_on(renewal.at, each.at):
             heard = self._world.clock_at(told, each)
             patience = asked["durationSeconds"] + asked["graceSeconds"]

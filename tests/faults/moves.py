@@ -50,7 +50,7 @@ class _Versions:
         for each in reversed(self.seen):
             if over_at > at - SLACK:
                 yield None if each.gone else each.state
-            told = world.told_at(each)
+            told = world.delivered_at(each)
             over_at = min(over_at, inf if told is None else told)
         if over_at > at - SLACK:
             yield None

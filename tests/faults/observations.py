@@ -18,7 +18,7 @@ class Passed:
     end: float = float("inf")
 
 
-class Told(NamedTuple):
+class Delivery(NamedTuple):
     """An event of this version that the operator received, or all events until it if `listed`.
 
     `at` is the loop's time.

@@ -22,7 +22,7 @@ from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
 from faults.hasty import awaiting_answer
 from faults.history import CLAIMS, OF_DEVICES
-from faults.observations import Passed, Stamps, Told
+from faults.observations import Delivery, Passed, Stamps
 from faults.plan import Fault
 
 _GROUP = "tidelock.dev"
@@ -142,7 +142,7 @@ class Proxy:
         self._listener: asyncio.Server | None = None
         self._calm = asyncio.Event()
         self.log: list[Passed] = []
-        self.told: list[Told] = []  # events and lists that the operator received
+        self.deliveries: list[Delivery] = []  # events and lists that the operator received
         self.fired: list[str] = []
         self.crash = asyncio.Event()
         self.away = False
@@ -194,11 +194,11 @@ class Proxy:
         """Number of requests so far that would change something."""
         return sum(each.point in _WRITES for each in self.log)
 
-    def note_told(self, kind: str, text: bytes, *, listed: bool = False) -> None:
+    def note_delivery(self, kind: str, text: bytes, *, listed: bool = False) -> None:
         """Note an event or a list that the operator receives. A list counts with its last page."""
         found = _VERSION.search(text)
         if found and not (listed and _CONTINUED.match(text)):
-            self.told.append(Told(kind, int(found[1]), listed, asyncio.get_running_loop().time()))
+            self.deliveries.append(Delivery(kind, int(found[1]), listed, asyncio.get_running_loop().time()))
 
     def next_fault(self, point: str) -> Fault | None:
         """Return the fault of the next request or event of a point, if one is planned."""
@@ -243,7 +243,7 @@ class Proxy:
                     self.close_gap(point.removeprefix("list "))
                 answer = await self._answer(request, self.next_fault(point))
                 if point.startswith("list ") and isinstance(answer.body, bytes):
-                    self.note_told(point.removeprefix("list "), answer.body, listed=True)
+                    self.note_delivery(point.removeprefix("list "), answer.body, listed=True)
                 return answer
         finally:
             passed.end = loop.time()
@@ -385,7 +385,7 @@ class _Lines:
                 return
             await self._response.write(line)
             if not marked:
-                self._proxy.note_told(self._resource, line)
+                self._proxy.note_delivery(self._resource, line)
 
     async def _end(self, line: bytes, fault: Fault) -> None:
         """End the stream by the fault of an event. Servers also cause the fault "end" now and then."""

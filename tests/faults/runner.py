@@ -234,7 +234,7 @@ def _circumstances(fault_run: FaultRun) -> Circumstances:
         foreign=fault_run.foreign,
         deleted=fault_run.deleted,
         peaks=fault_run.clock.peaks,
-        told=fault_run.proxy.told,
+        deliveries=fault_run.proxy.deliveries,
         crashes=fault_run.crashes,
         granted=fault_run.creations.granted,
     )

@@ -88,7 +88,7 @@ class Schedules:
         versions, spec = self._versions[each.uid], {} if each.gone else each.state["spec"]
         if before is not None and versions and versions[-1].spec == spec:
             return
-        told = self._world.told_at(each)
+        told = self._world.delivered_at(each)
         if versions:
             versions[-1].until = inf if told is None else told + SLACK
         versions.append(_Version(spec))

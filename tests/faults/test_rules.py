@@ -6,7 +6,7 @@ import pytest
 
 from faults.histories import START, HistoryBuilder, at, broken, condition_of
 from faults.history import Json
-from faults.observations import Told
+from faults.observations import Delivery
 
 # Owners.
 
@@ -19,9 +19,9 @@ def test_a_reservation_ended_by_a_former_owner_is_a_violation(history: HistoryBu
     history.bound("web")
     history.reservation(reason="InsufficientCapacity", phase="Pending", owner="other")
     history.gone()
-    heard, late = (Told("reservations", 3, listed=False, at=at) for at in (known, history.clock))
-    assert broken(history.check(told=[heard]), "deleted by the operator")
-    assert history.check(told=[late]) == [], "the operator had not received the edit"
+    heard, late = (Delivery("reservations", 3, listed=False, at=at) for at in (known, history.clock))
+    assert broken(history.check(deliveries=[heard]), "deleted by the operator")
+    assert history.check(deliveries=[late]) == [], "the operator had not received the edit"
 
 
 @pytest.mark.parametrize("shrinks", [False, True])
@@ -53,22 +53,22 @@ def quota(history: HistoryBuilder, **spec: Any) -> None:
 )
 def test_reservations_beyond_a_quota_are_a_violation(history: HistoryBuilder, limits: Json) -> None:
     quota(history, **limits)
-    told = [Told("reservationquotas", 2, listed=False, at=START)]
+    told = [Delivery("reservationquotas", 2, listed=False, at=START)]
     history.clock = START + 60
     for number in range(3):
         given: dict[str, Any] = {"activatedAt": at(60), "resources": {"cpu": "1"}}
         history.reservation(f"lock-{number}", owner=f"web-{number}", **given)
-    assert broken(history.check(told=told), "more than team allows")
+    assert broken(history.check(deliveries=told), "more than team allows")
     assert history.check() == [], "the operator had not received the quota"
 
 
 def test_reservations_that_are_older_than_a_quota_stay(history: HistoryBuilder) -> None:
     history.reservation()
     quota(history, hard={"cpu": "1"})
-    told = [Told("reservationquotas", 3, listed=False, at=history.clock)]
+    told = [Delivery("reservationquotas", 3, listed=False, at=history.clock)]
     history.clock = START + 60
     history.reservation()
-    assert history.check(told=told) == []
+    assert history.check(deliveries=told) == []
 
 
 def quote(history: HistoryBuilder, **status: Any) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from faults.histories import HistoryBuilder, broken
 from faults.history import CLAIMS, Json
-from faults.observations import Told
+from faults.observations import Delivery
 
 TEMPLATE: Json = {
     "spec": {
@@ -114,9 +114,9 @@ def test_a_former_owner_may_keep_a_device_that_it_got_before_the_edit_was_receiv
     got_at = history.clock
     history.clock += 20
     history.holding(owner="db")
-    early, late = (Told("reservations", 5, listed=False, at=at) for at in (got_at - 20, history.clock))
-    assert broken(history.check(told=[early]), "belongs to ['claim web-gpu', 'reservation lock']")
-    assert history.check(told=[late]) == []
+    early, late = (Delivery("reservations", 5, listed=False, at=at) for at in (got_at - 20, history.clock))
+    assert broken(history.check(deliveries=[early]), "belongs to ['claim web-gpu', 'reservation lock']")
+    assert history.check(deliveries=[late]) == []
     assert broken(history.check_at_rest(), "belongs to ['claim web-gpu', 'reservation lock']")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from faults.histories import START, HistoryBuilder, at, broken, condition_of
 from faults.history import Json
-from faults.observations import Told
+from faults.observations import Delivery
 
 LEASE = {"durationSeconds": 5, "graceSeconds": 2}
 COMMIT = {"withinSeconds": 5}
@@ -43,14 +43,14 @@ def test_a_lease_lost_after_a_renewal_is_a_violation(history: HistoryBuilder) ->
     told = {"renewedAt": at(2), "renewBy": at(32)}
     history.reservation(also={"lease": long}, lease=told)
     history.reservation(also={"lease": renewed}, lease=told)
-    heard = Told("reservations", 3, listed=False, at=history.clock)
+    heard = Delivery("reservations", 3, listed=False, at=history.clock)
     history.clock = START + 35
     lost = told | {"lostAt": at(34)}
     history.reservation(
         reason="LeaseExpired", phase="Expired", also={"lease": renewed}, lease=lost, finishedAt=at(34)
     )
-    assert broken(history.check(told=[heard]), "after it was renewed")
-    assert history.check(told=[heard], crashes=[history.clock - 1]) == []
+    assert broken(history.check(deliveries=[heard]), "after it was renewed")
+    assert history.check(deliveries=[heard], crashes=[history.clock - 1]) == []
     assert history.check() == [], "the operator had not received the renewal"
 
 
@@ -121,7 +121,7 @@ def test_an_ignored_commit_in_time_is_a_violation(history: HistoryBuilder) -> No
     history.reservation(also={"commit": COMMIT}, **due, **active)
     history.reservation(also={"commit": COMMIT | {"token": "lock.1"}}, **due, **active)
     assert broken(history.check_at_rest(), "the commit of lock is not heard")
-    heard = Told("reservations", 3, listed=False, at=history.clock)
+    heard = Delivery("reservations", 3, listed=False, at=history.clock)
     history.clock = START + 60
     over: dict[str, Any] = {
         "conditions": [condition_of("Active", False, "NotCommitted")],
@@ -129,7 +129,7 @@ def test_an_ignored_commit_in_time_is_a_violation(history: HistoryBuilder) -> No
         "phase": "Expired",
     }
     history.reservation(reason="NotCommitted", also={"commit": COMMIT | {"token": "lock.1"}}, **due, **over)
-    assert broken(history.check(told=[heard]), "before it was due")
+    assert broken(history.check(deliveries=[heard]), "before it was due")
 
 
 def test_an_uncommitted_reservation_that_stays_active_is_a_violation(history: HistoryBuilder) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from faults.histories import START, HistoryBuilder
 from faults.history import BUDGETS, Json
-from faults.observations import Passed, Told
+from faults.observations import Delivery, Passed
 from tidelock.model.instants import format_instant
 
 BEGUN = format_instant(START + 5)
@@ -84,12 +84,12 @@ def begun(history: HistoryBuilder, *pods: str, may_move: Json = APPROVED) -> Non
     reservation(history, plan(*pods, begun=True), may_move=may_move)
 
 
-def heard(history: HistoryBuilder, kind: str) -> Told:
+def heard(history: HistoryBuilder, kind: str) -> Delivery:
     """Return the delivery of the last event to the operator."""
-    return Told(kind, len(history.changes), listed=False, at=history.clock)
+    return Delivery(kind, len(history.changes), listed=False, at=history.clock)
 
 
-def budget(history: HistoryBuilder, allowed: int, name: str = "budget") -> Told:
+def budget(history: HistoryBuilder, allowed: int, name: str = "budget") -> Delivery:
     """Add a budget for the parts, and return its delivery to the operator."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "part"}}}
     status = {"disruptionsAllowed": allowed, "observedGeneration": 1}
@@ -130,7 +130,7 @@ def test_a_withdrawn_approval_counts_until_the_operator_receives_the_withdrawal(
     told = heard(history, "reservations")
     history.clock += 20
     reservation(history, plan(begun=True))
-    assert broken(history.check(told=[told]), "it began what nobody has approved")
+    assert broken(history.check(deliveries=[told]), "it began what nobody has approved")
     assert history.check() == []
 
 
@@ -160,7 +160,7 @@ def test_a_plan_with_a_pod_that_must_not_move_is_a_violation(history: HistoryBui
     history.clock += 20
     begun(history)
     part(history, "one", EVICTED, stays=True)
-    assert broken(history.check(told=told), "one is in a plan, and is to stay", "it was to stay")
+    assert broken(history.check(deliveries=told), "one is in a plan, and is to stay", "it was to stay")
     assert history.check() == [], "the operator had not received the annotation"
 
 
@@ -168,7 +168,7 @@ def test_a_plan_of_more_pods_than_a_budget_allows_is_a_violation(history: Histor
     told = [budget(history, 1)]
     history.clock += 20
     reservation(history, plan("one", "two"), may_move={"maxPods": 2})
-    assert broken(history.check(told=told), "its plan is of more pods than budget lets go")
+    assert broken(history.check(deliveries=told), "its plan is of more pods than budget lets go")
     assert history.check() == [], "the operator had not received the budget"
 
 
@@ -177,14 +177,14 @@ def test_a_budget_with_an_outdated_status_allows_no_eviction(history: HistoryBui
     history.changes[-1].state["metadata"]["generation"] = 2
     history.clock += 20
     reservation(history, plan())
-    assert broken(history.check(told=[told]), "more pods than budget lets go")
+    assert broken(history.check(deliveries=[told]), "more pods than budget lets go")
 
 
 def test_a_plan_with_a_pod_of_two_budgets_is_a_violation(history: HistoryBuilder) -> None:
     told = [budget(history, 2, name) for name in ("this", "that")]
     history.clock += 20
     reservation(history, plan())
-    assert broken(history.check(told=told), "of a pod of two budgets")
+    assert broken(history.check(deliveries=told), "of a pod of two budgets")
 
 
 def test_a_plan_given_up_without_a_message_is_a_violation(history: HistoryBuilder) -> None:
@@ -234,7 +234,7 @@ def test_an_eviction_after_the_withdrawal_of_the_approval_is_a_violation(history
     told = [heard(history, "reservations")]
     history.clock += 20
     part(history, "one", EVICTED)
-    assert broken(history.check(told=told), "its plan is not approved any more")
+    assert broken(history.check(deliveries=told), "its plan is not approved any more")
     assert history.check() == [], "the operator had not received the withdrawal"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from faults.histories import START, HistoryBuilder, at, broken
-from faults.observations import Passed, Told
+from faults.observations import Delivery, Passed
 
 # Windows.
 
@@ -181,10 +181,10 @@ def test_a_window_that_differs_from_its_schedule_is_a_violation(history: History
 def test_a_window_of_a_suspended_schedule_is_a_violation(history: HistoryBuilder) -> None:
     schedule(history)
     schedule(history, suspend=True)
-    told = Told("reservationschedules", 3, listed=False, at=history.clock)
+    told = Delivery("reservationschedules", 3, listed=False, at=history.clock)
     history.clock += 20
     window(history)
-    assert broken(history.check(told=[told]), "it is not its turn")
+    assert broken(history.check(deliveries=[told]), "it is not its turn")
     assert history.check() == [], "the operator had not received the suspension"
     assert broken(history.check_at_rest(), "are to come, and ought to be []")
 

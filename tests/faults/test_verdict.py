@@ -3,7 +3,7 @@ from pathlib import Path
 
 from faults.creations import Granted
 from faults.histories import HistoryBuilder
-from faults.observations import Passed, Told
+from faults.observations import Delivery, Passed
 from faults.plan import make_plan
 from faults.verdict import Evidence, Verdict, read
 from faults.world import Circumstances
@@ -19,7 +19,7 @@ def test_a_file_keeps_all_that_the_checker_needs_to_judge_again(tmp_path: Path) 
         foreign={"stranger"},
         deleted={"lock-0"},
         peaks=[(1.0, 2.0)],
-        told=[Told("pods", 7, False, 3.0)],
+        deliveries=[Delivery("pods", 7, False, 3.0)],
         crashes=[4.0],
         granted=[Granted("lock", 5.0)],
     )

@@ -43,7 +43,7 @@ class Usage:
     def _follow(self, each: Change, before: Json | None) -> None:
         if before is not None and not each.gone and before["spec"] == each.state["spec"]:
             return
-        told = self._world.told_at(each)
+        told = self._world.delivered_at(each)
         self._versions[each.name][-1].until = inf if told is None else told + SLACK
         spec = {} if each.gone else each.state["spec"]
         self._versions[each.name].append(

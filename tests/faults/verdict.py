@@ -14,7 +14,7 @@ from typing import Any
 from faults.checker import Checker
 from faults.creations import Granted
 from faults.history import Change, Json
-from faults.observations import Passed, Told
+from faults.observations import Delivery, Passed
 from faults.plan import Plan
 from faults.world import Circumstances
 
@@ -88,24 +88,24 @@ class Verdict:
 
 def read(path: Path) -> Evidence:
     """Read the evidence in a file."""
-    told: Json = json.loads(path.read_text())
+    stored: Json = json.loads(path.read_text())
     circumstances = Circumstances(
-        asked=[Passed(**each) for each in told["asked"]],
-        foreign=set(told["foreign"]),
-        deleted=set(told["deleted"]),
-        peaks=[(at, clock) for at, clock in told["peaks"]],
-        told=[Told(**each) for each in told["told"]],
-        crashes=told["crashes"],
-        granted=[Granted(**each) for each in told.get("granted", ())],
+        asked=[Passed(**each) for each in stored["asked"]],
+        foreign=set(stored["foreign"]),
+        deleted=set(stored["deleted"]),
+        peaks=[(at, clock) for at, clock in stored["peaks"]],
+        deliveries=[Delivery(**each) for each in stored["deliveries"]],
+        crashes=stored["crashes"],
+        granted=[Granted(**each) for each in stored.get("granted", ())],
     )
-    return Evidence(circumstances, [Change(**each) for each in told["changes"]], told["log"])
+    return Evidence(circumstances, [Change(**each) for each in stored["changes"]], stored["log"])
 
 
 def _plain(item: Any) -> Any:
     """Return an item of the circumstances as JSON has it."""
     if isinstance(item, Passed):
         return asdict(item)
-    return item._asdict() if isinstance(item, Told | Granted) else item
+    return item._asdict() if isinstance(item, Delivery | Granted) else item
 
 
 if __name__ == "__main__":

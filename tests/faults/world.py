@@ -7,7 +7,7 @@ from math import inf
 
 from faults.creations import Granted
 from faults.history import Change, Json
-from faults.observations import Passed, Told
+from faults.observations import Delivery, Passed
 from faults.reading import (
     amounts,
     asked_of,
@@ -43,7 +43,7 @@ class Circumstances:
     foreign: Collection[str] = ()  # uids of pods that others have bound
     deleted: Collection[str] = ()  # uids of reservations that others have deleted
     peaks: Sequence[tuple[float, float]] = ()  # the operator's clock before each jump, by loop time
-    told: Sequence[Told] = ()  # events and lists that the operator received
+    deliveries: Sequence[Delivery] = ()  # events and lists that the operator received
     crashes: Sequence[float] = ()  # loop times of the operator's crashes
     granted: Sequence[Granted] = ()  # objects that were stored with the answer to their creation
 
@@ -83,7 +83,7 @@ class World:
         """Note the answers in a history that the operator must keep."""
         stored = {each.uid: each for each in reversed([*changes]) if each.kind == "reservations"}
         for uid, at in self.circumstances.granted:
-            told = self.told_at(stored[uid]) if uid in stored else None
+            told = self.delivered_at(stored[uid]) if uid in stored else None
             jumped = any(
                 at <= then and (told is None or then <= told) for then, _ in self.circumstances.peaks
             )
@@ -134,7 +134,7 @@ class World:
     def heard_of(self, uid: str, at: float) -> Iterator[Json]:
         """Yield versions of a reservation with former owners, if the operator had not received the edit."""
         for edit, before in self._edited[uid]:
-            told = self.told_at(edit)
+            told = self.delivered_at(edit)
             if told is None or told > at - SLACK:
                 yield before
 
@@ -266,14 +266,16 @@ class World:
         about = (asked for asked in requests if asked.name in ("", each.name) and asked.start <= each.at)
         return min((asked.start for asked in about if asked.end >= each.at - SLACK), default=each.at)
 
-    def told_at(self, each: Change) -> float | None:
+    def delivered_at(self, each: Change) -> float | None:
         """Return when the operator first received a version or a later list, or None if it never did."""
         return next(
             (
-                told.at
-                for told in self.circumstances.told
-                if told.kind == each.kind
-                and (told.version >= each.version if told.listed else told.version == each.version)
+                delivery.at
+                for delivery in self.circumstances.deliveries
+                if delivery.kind == each.kind
+                and (
+                    delivery.version >= each.version if delivery.listed else delivery.version == each.version
+                )
             ),
             None,
         )
