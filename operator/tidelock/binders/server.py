@@ -19,7 +19,7 @@ from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.binders.certificate_rotator import CertificateRotator
 from tidelock.binders.creation_webhook import CreationWebhook
 from tidelock.binders.endpoint import Endpoint
-from tidelock.binders.extending import VERBS, BadRequestError, Verb
+from tidelock.binders.extender_api import VERBS, BadRequestError, Verb
 from tidelock.binders.reviews import (
     AllocationReview,
     BadReviewError,

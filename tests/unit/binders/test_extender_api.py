@@ -7,7 +7,7 @@ import pytest
 
 from builders import NOW, TOO_DEEP, Json, node, node_json, pod_json
 from tidelock.binders.admission_check import AdmissionCheck
-from tidelock.binders.extending import VERBS, BadRequestError
+from tidelock.binders.extender_api import VERBS, BadRequestError
 from tidelock.model.pods import decode_pod
 from unit.scheduler.machinery import Core
 
