@@ -18,11 +18,11 @@ from tidelock.logs import configure_logs
 from tidelock.model.printable import printable
 from tidelock.plugins.registry import read_configuration_file
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
+from tidelock.shadow.cluster_watch import METRICS_SERVER, NothingSeenError, watch_cluster
 from tidelock.shadow.page import page
 from tidelock.shadow.report import report_of
 from tidelock.shadow.results import ShadowOptions, ShadowResults
 from tidelock.shadow.terminal import print_report
-from tidelock.shadow.watching import METRICS_SERVER, NothingSeenError, watch_cluster
 
 logger = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from tidelock.load.source import UseReading
 from tidelock.main import main
 from tidelock.model.instants import format_instant
 from tidelock.running import background
+from tidelock.shadow.cluster_watch import ReadOnlyError, Watches, measuring, refuse_writes
 from tidelock.shadow.results import ShadowOptions
-from tidelock.shadow.watching import ReadOnlyError, Watches, measuring, refuse_writes
 from unit.cli.server import Answers, failed, listed, serving
 from unit.kube.kubeconfigs import write_kubeconfig
 from unit.kube.scripted import ScriptedServer, answers
