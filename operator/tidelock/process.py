@@ -22,7 +22,7 @@ from tidelock.framework.config_file import ConfigurationError
 from tidelock.handlers import lifecycle
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
-from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
+from tidelock.kube.lease import Leadership, Lease, LeaseLostError, LeaseTimes, NoElection
 from tidelock.kube.lease_thread import LeaseThread
 from tidelock.leader import STUCK, Leader
 from tidelock.logs import configure_logs
@@ -144,7 +144,7 @@ async def _leadership(
     settings: Settings, connection: Connection, agent: str, rng: Random
 ) -> AsyncIterator[Leadership]:
     if not settings.leader_elect:
-        yield Alone()
+        yield NoElection()
         return
     duration = float(settings.lease_duration_seconds)
     client = KubeClient(connection, user_agent=agent, connections=_LEASE_CONNECTIONS)

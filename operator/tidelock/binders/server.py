@@ -121,10 +121,10 @@ class BinderServer:
             self._application.router.add_post(f"{ADMISSION_PATH}/{{token}}", self._when_ready(self._review))
         if webhook is not None:
             path = f"{ADMISSION_PATH}/{{token}}{CREATIONS_PATH}"
-            self._application.router.add_post(path, self._when_ready(self._answer_creations(webhook)))
+            self._application.router.add_post(path, self._when_ready(self._serve_creations(webhook)))
         if extender:
             for name, verb in VERBS.items():
-                handler = self._when_ready(self._extending(name, verb))
+                handler = self._when_ready(self._serve_extender(name, verb))
                 self._application.router.add_post(f"{EXTENDER_PATH}/{name}", handler)
 
     async def run(self) -> NoReturn:
@@ -203,7 +203,7 @@ class BinderServer:
 
         return handle
 
-    def _extending(self, name: str, verb: Verb) -> _Handler:
+    def _serve_extender(self, name: str, verb: Verb) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             body = await request.read()
             started = self._clock.monotonic()
@@ -258,7 +258,7 @@ class BinderServer:
             self._wake()
         return refusal
 
-    def _answer_creations(self, webhook: CreationWebhook) -> _Handler:
+    def _serve_creations(self, webhook: CreationWebhook) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             body = await request.read()
             started = self._clock.monotonic()

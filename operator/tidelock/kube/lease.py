@@ -96,7 +96,7 @@ class Leadership(Protocol):
             await self.release()
 
 
-class Alone(Leadership):
+class NoElection(Leadership):
     """Leads without an election: no other process decides for this cluster."""
 
     epoch = 0

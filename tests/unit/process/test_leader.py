@@ -20,7 +20,7 @@ from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import Forbidden
 from tidelock.kube.events import ObjectReference
-from tidelock.kube.lease import Alone, LeaseLostError
+from tidelock.kube.lease import LeaseLostError, NoElection
 from tidelock.leader import Leader
 from tidelock.model.meta import ObjectMeta
 from tidelock.plugins.registry import BUILTINS
@@ -35,7 +35,7 @@ PATIENCE = 60.0
 Server = tuple[EmptyServer, Connection, KubeClient]
 
 
-class Term(Alone):
+class Term(NoElection):
     """A leadership that records its release and the coroutines that ran then."""
 
     def __init__(self, told: list[str]) -> None:
