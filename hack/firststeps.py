@@ -22,7 +22,7 @@ from devcluster.build import MODULE, PACKAGES
 from devcluster.loopback import HOST, free_ports
 from devcluster.output import say
 from documents import ROOT, Block, commands, page_blocks
-from played import TUTORIAL
+from replayed import TUTORIAL
 
 _LAST = "kubectl wait reservation/"  # beginning of the command after which the first reservation is active
 _MARK = "=== "
@@ -123,14 +123,14 @@ def steps(folder: Path, variables: Mapping[str, str]) -> Iterator[Step]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    ) as played:
-        for line in played.stdout or ():
+    ) as process:
+        for line in process.stdout or ():
             if line.startswith(_MARK):
                 yield Step(line.removeprefix(_MARK).strip(), time.monotonic() - began)
             else:
                 say(line, end="")
-    if played.returncode:
-        raise StepError(f"a command failed with exit status {played.returncode}, see above")
+    if process.returncode:
+        raise StepError(f"a command failed with exit status {process.returncode}, see above")
 
 
 def circumstances(*, empty_caches: bool) -> str:

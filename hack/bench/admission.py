@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bench.command import add_json, is_quick, play_alone
+from bench.command import add_json, is_quick, run_alone
 from bench.figures import Figure, percentile, table
 from bench.programs import cpu_seconds, tidelock
 from bench.record import Record
@@ -191,7 +191,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--reviews", type=int, default=200 if quick else 1_000, help="reviews in each run")
     add_json(parser, arguments)
     options = parser.parse_args(arguments)
-    return play_alone(run, options)
+    return run_alone(run, options)
 
 
 if __name__ == "__main__":

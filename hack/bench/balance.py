@@ -47,8 +47,8 @@ from bench.balance_worlds import VARIANTS, setting, timing
 from bench.command import add_json
 from bench.installed import NotSimulatedError, base_configuration, chart_configuration, installed_policy
 from bench.placement_bounds import annealed, instant_bound, use_of
-from bench.played_worlds import PLAIN, Case, Outcome, PlayedWorlds
 from bench.record import Record
+from bench.world_results import PLAIN, Case, Outcome, WorldResults
 from tidelock.running import collect_seldom
 from tidelock.simulation.engine import Run, Simulation
 from tidelock.simulation.measuring import DEFAULT_METRICS, FAULTS, MetricsFaults
@@ -73,7 +73,7 @@ def installed() -> SimulatedPolicy:
     """Return the policy that a user gets.
 
     Raises:
-        NotSimulatedError: the manifests and the chart differ, or the simulator does not play their profile.
+        NotSimulatedError: manifests and chart differ, or the simulator does not support their profile.
 
     """
     base, chart = (installed_policy(each()) for each in (base_configuration, chart_configuration))
@@ -92,7 +92,7 @@ def simulated(case: Case, world: SimulatedWorld, name: str) -> Run:
     return Simulation(world, policy(name), case.seed, timing=timing(case), faults=FAULTS[case.fault]).run()
 
 
-def play(
+def simulate(
     task: tuple[Case, Sequence[str]], *, sources: Mapping[str, Source], nodes: int, steps: int
 ) -> Outcome:
     """Simulate a case under some policies, and compute bounds."""
@@ -131,17 +131,17 @@ def _sources(options: argparse.Namespace) -> dict[str, Source]:
     return sources
 
 
-def play_all(
-    played: PlayedWorlds,
+def simulate_all(
+    results: WorldResults,
     cases: Sequence[Case],
     policies: Sequence[str],
     options: argparse.Namespace,
     title: str,
 ) -> None:
     """Simulate the cases that were not simulated before, and write the file after each."""
-    lacking = ((case, [name for name in policies if name not in played.figures(case)]) for case in cases)
+    lacking = ((case, [name for name in policies if name not in results.figures(case)]) for case in cases)
     tasks = [(case, names) for case, names in lacking if names]
-    work = partial(play, sources=_sources(options), nodes=options.nodes, steps=options.steps)
+    work = partial(simulate, sources=_sources(options), nodes=options.nodes, steps=options.steps)
     with ExitStack() as stack:
         bar = stack.enter_context(Progress(console=Console(stderr=True)))
         outcomes: Iterable[Outcome] = map(work, tasks)
@@ -149,8 +149,8 @@ def play_all(
             pool = get_context("forkserver").Pool(options.jobs, initializer=_prepare)
             outcomes = stack.enter_context(pool).imap_unordered(work, tasks)
         for outcome in bar.track(outcomes, total=len(tasks), description=title):
-            played.add(outcome)
-            played.keep(options.worlds)
+            results.add(outcome)
+            results.keep(options.worlds)
 
 
 def burst(nodes: int, policies: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -274,44 +274,46 @@ def faulty_cases(options: argparse.Namespace, days: Sequence[str]) -> list[Case]
     ]
 
 
-def play_everything(played: PlayedWorlds, options: argparse.Namespace, days: Sequence[str]) -> None:
+def simulate_everything(results: WorldResults, options: argparse.Namespace, days: Sequence[str]) -> None:
     """Simulate all worlds that were not simulated before."""
     rivals = [name for name in RIVALS if name in options.policies]
-    play_all(played, list(cases(options, days)), options.policies, options, "days")
-    play_all(played, variant_cases(options, days), [DEFAULT, OURS, LEARNED, *rivals], options, "other worlds")
+    simulate_all(results, list(cases(options, days)), options.policies, options, "days")
+    simulate_all(
+        results, variant_cases(options, days), [DEFAULT, OURS, LEARNED, *rivals], options, "other worlds"
+    )
     late = [case for case in variant_cases(options, days) if VARIANTS[case.variant].lag is not None]
-    play_all(played, late, [PATIENT], options, "late metrics")
-    play_all(played, bounded_cases(options, days), BOUNDS, options, "bounds")
-    play_all(played, faulty_cases(options, days), (DEFAULT, OURS, PATIENT), options, "faults")
-    lacking = [name for name in options.policies if name not in played.burst]
-    played.burst |= burst(options.nodes, lacking)
-    played.keep(options.worlds)
+    simulate_all(results, late, [PATIENT], options, "late metrics")
+    simulate_all(results, bounded_cases(options, days), BOUNDS, options, "bounds")
+    simulate_all(results, faulty_cases(options, days), (DEFAULT, OURS, PATIENT), options, "faults")
+    lacking = [name for name in options.policies if name not in results.burst]
+    results.burst |= burst(options.nodes, lacking)
+    results.keep(options.worlds)
 
 
 def report_all(
-    record: Record, played: PlayedWorlds, options: argparse.Namespace, days: Sequence[str]
+    record: Record, results: WorldResults, options: argparse.Namespace, days: Sequence[str]
 ) -> Sequence[Outcome]:
     """Print all results of some days, add them to the record, and return those of plain worlds.
 
     Raises:
-        TraceError: no plain world was played.
+        TraceError: no plain world was simulated.
 
     """
-    outcomes = played.plain(days)
+    outcomes = results.plain(days)
     rivals = [name for name in RIVALS if name in options.policies]
-    of_days = [each for each in played.outcomes if each.case.day in days]
+    of_days = [each for each in results.outcomes if each.case.day in days]
     faulty = faulty_cases(options, days)
-    with_faults = [each for each in played.outcomes if each.case in faulty]
+    with_faults = [each for each in results.outcomes if each.case in faulty]
     report(outcomes, options.policies)
     report_variants(of_days, RIVALS)
     report_faults(with_faults)
-    report_burst(played.burst, options.nodes)
+    report_burst(results.burst, options.nodes)
     add_policies(record, outcomes, options.policies)
     if rivals:
         add_days(record, outcomes, rivals)
     add_variants(record, of_days, RIVALS)
     add_faults(record, with_faults)
-    add_burst(record, played.burst, options.nodes)
+    add_burst(record, results.burst, options.nodes)
     record.write(options.json)
     return outcomes
 
@@ -323,10 +325,10 @@ def main(arguments: Sequence[str]) -> int:
     record = Record.begin(options)
     try:
         days = _days(options)
-        played = PlayedWorlds.of(options)
+        results = WorldResults.of(options)
         if not options.report:
-            play_everything(played, options, days)
-        outcomes = report_all(record, played, options, days)
+            simulate_everything(results, options, days)
+        outcomes = report_all(record, results, options, days)
     except (TraceError, NotSimulatedError) as error:
         sys.stderr.write(f"bench.balance: {error}\n")
         return 1

@@ -23,8 +23,8 @@ from bench.balance_report import (
 )
 from bench.balance_worlds import VARIANTS
 from bench.figures import Figure
-from bench.played_worlds import Outcome
 from bench.record import Record
+from bench.world_results import Outcome
 from tidelock.simulation.measuring import FAULTS
 from tidelock.simulation.results import RunFigures, averaged
 
@@ -43,10 +43,10 @@ def add_policies(record: Record, outcomes: Sequence[Outcome], policies: Sequence
     """Add the means of each policy over plain worlds of the days for verdicts."""
     counting = [outcome for outcome in outcomes if outcome.case.day not in TUNED_ON]
     for name in (*policies, *BOUNDS):
-        played = [outcome for outcome in counting if {name, DEFAULT} <= outcome.figures.keys()]
-        if played:
-            mean = averaged([outcome.figures[name] for outcome in played])
-            found = [*_means(mean), *_ratio(played, name, DEFAULT, OF_DEFAULT if name == OURS else None)]
+        simulated = [outcome for outcome in counting if {name, DEFAULT} <= outcome.figures.keys()]
+        if simulated:
+            mean = averaged([outcome.figures[name] for outcome in simulated])
+            found = [*_means(mean), *_ratio(simulated, name, DEFAULT, OF_DEFAULT if name == OURS else None)]
             record.add(found, name, key=f"policy-{name}", aimed=name == OURS)
 
 
@@ -82,23 +82,23 @@ def add_days(record: Record, outcomes: Sequence[Outcome], rivals: Sequence[str])
 def add_variants(record: Record, outcomes: Sequence[Outcome], rivals: Sequence[str]) -> None:
     """Add the worlds that differ from the plain one, with their best rival."""
     for variant, about in VARIANTS.items():
-        played = [
+        simulated = [
             each
             for each in outcomes
             if each.case.variant == variant
             and each.case.fault == "none"
             and {OURS, DEFAULT} <= each.figures.keys()
         ]
-        worlds = [each.figures for each in played]
+        worlds = [each.figures for each in simulated]
         key = f"world-{variant}"
         for name in (DEFAULT, OURS, LEARNED, PATIENT):
-            having = [each for each in played if name in each.figures]
+            having = [each for each in simulated if name in each.figures]
             if having:
                 means = averaged([each.figures[name] for each in having])
                 record.add([*_means(means), *_ratio(having, name, DEFAULT)], about.about, name, key)
         known = [name for name in rivals if worlds and all(name in world for world in worlds)]
         if known:
-            ratio = by_day(played, OURS, best_of(worlds, known)).mean
+            ratio = by_day(simulated, OURS, best_of(worlds, known)).mean
             record.add([_figure("ratio", ratio)], about.about, f"to {_RIVAL}", key)
 
 
@@ -106,14 +106,14 @@ def add_faults(record: Record, outcomes: Sequence[Outcome]) -> None:
     """Add the effect that remains when measurements fail, also with a long staleness."""
     for fault in FAULTS:
         for name in (OURS, PATIENT):
-            played = [
+            simulated = [
                 each
                 for each in outcomes
                 if each.case.fault == fault and {name, DEFAULT} <= each.figures.keys()
             ]
-            if played:
-                most = max(each.figures[name].pending for each in played)
-                found = [*_ratio(played, name, DEFAULT), _figure("most pending", most)]
+            if simulated:
+                most = max(each.figures[name].pending for each in simulated)
+                found = [*_ratio(simulated, name, DEFAULT), _figure("most pending", most)]
                 record.add(found, fault, name, key=f"fault-{fault}")
 
 

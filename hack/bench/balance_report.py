@@ -8,7 +8,7 @@ import numpy as np
 
 from bench.balance_worlds import VARIANTS
 from bench.figures import columns
-from bench.played_worlds import Outcome
+from bench.world_results import Outcome
 from tidelock.simulation.measuring import FAULTS
 from tidelock.simulation.results import (
     RatioEstimate,
@@ -23,7 +23,7 @@ TUNED_ON = ("20110303", "20110306")
 DEFAULT = "default"
 OURS = "shipped"
 LEARNED, PATIENT = "learned-weight", "long-staleness"
-"""The same with `learnWeight`, played in other worlds, and with a long staleness, played for late metrics."""
+"""The same with `learnWeight`, for other worlds, and with a long staleness, for late metrics."""
 RIVALS = (
     "least-used",
     "least-pod-sums",
@@ -32,7 +32,7 @@ RIVALS = (
 )
 """Rules with the guard, the windows and the lag of Tidelock's profile."""
 FOREIGN = ("target-load-packing", "load-variation-risk-balancing", "dynamic-load", "load-aware")
-"""Plugins of other schedulers, which only the whole scheduler plays."""
+"""Plugins of other schedulers, which need the whole scheduler."""
 BOUNDS = ("any-placement", "known-future")
 """Bounds of the deviation, in place of policies: see `bench.placement_bounds`."""
 
@@ -121,11 +121,11 @@ def report(outcomes: Sequence[Outcome], policies: Sequence[str]) -> None:
         ("policy", "worlds", "deviation", "max - min", "mean", "p99", "over 80 %", "pending", "of default's")
     ]
     for name in (*policies, *BOUNDS):
-        played = [world[name] for world in worlds if {name, DEFAULT} <= world.keys()]
-        if played:
-            mean = averaged(played)
+        simulated = [world[name] for world in worlds if {name, DEFAULT} <= world.keys()]
+        if simulated:
+            mean = averaged(simulated)
             shown = [f"{getattr(mean, field):.2f}" for field in _SHOWN]
-            rows.append((name, str(len(played)), *shown, str(by_day(reported, name, DEFAULT))))
+            rows.append((name, str(len(simulated)), *shown, str(by_day(reported, name, DEFAULT))))
     print(columns(rows))
     rivals = [name for name in RIVALS if name in policies]
     if not rivals:
@@ -159,14 +159,14 @@ def report_faults(outcomes: Sequence[Outcome]) -> None:
     """Print the effect that remains when measurements fail."""
     rows = [("fault", "deviation", "of the default's", "most pending", "")]
     for fault in FAULTS:
-        played = [
+        simulated = [
             outcome
             for outcome in outcomes
             if outcome.case.fault == fault and {OURS, DEFAULT} <= outcome.figures.keys()
         ]
-        if played:
-            worlds = [outcome.figures for outcome in played]
-            part = by_day(played, OURS, DEFAULT)
+        if simulated:
+            worlds = [outcome.figures for outcome in simulated]
+            part = by_day(simulated, OURS, DEFAULT)
             mean = averaged([world[OURS] for world in worlds])
             pending = max(world[OURS].pending for world in worlds)
             good = part.mean <= _OF_DEFAULT_AT_FAULT and pending == 0
@@ -183,21 +183,21 @@ def report_variants(outcomes: Sequence[Outcome], rivals: Sequence[str]) -> None:
     ]
     for variant in VARIANTS:
         there = [each for each in outcomes if each.case.variant == variant and each.case.fault == "none"]
-        played = [each for each in there if {OURS, DEFAULT} <= each.figures.keys()]
-        if not played:
+        simulated = [each for each in there if {OURS, DEFAULT} <= each.figures.keys()]
+        if not simulated:
             continue
-        worlds = [each.figures for each in played]
+        worlds = [each.figures for each in simulated]
         ours, default = (averaged([world[name] for world in worlds]) for name in (OURS, DEFAULT))
         known = [name for name in rivals if all(name in world for world in worlds)]
         best = best_of(worlds, known) if known else None
         rows.append(
             (
                 variant,
-                str(len(played)),
+                str(len(simulated)),
                 f"{default.spread:.2f}",
                 f"{ours.spread:.2f}",
-                str(by_day(played, OURS, DEFAULT)),
-                f"{by_day(played, OURS, best).mean:.2f}" if best else "",
+                str(by_day(simulated, OURS, DEFAULT)),
+                f"{by_day(simulated, OURS, best).mean:.2f}" if best else "",
                 best or "",
                 f"{default.p99:.0f} to {ours.p99:.0f}",
                 f"{default.unserved:.2f} to {ours.unserved:.2f} %",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from bench.played_worlds import PLAIN, Case
+from bench.world_results import PLAIN, Case
 from tidelock.simulation.measuring import DEFAULT_METRICS, MetricsTiming
 from tidelock.simulation.worlds import Setting
 

@@ -17,7 +17,7 @@ from tidelock.kube.errors import ApiError, Forbidden
 from tidelock.model.reasons import INSUFFICIENT_CAPACITY
 
 
-class Way(Enum):
+class ClaimMethod(Enum):
     """The ways to claim capacity."""
 
     RESERVATION = "Reservations"
@@ -123,22 +123,22 @@ class Claimant:
     """
 
     name: str
-    way: Way
+    way: ClaimMethod
     scheduler: str
     selector: dict[str, str]
     node: str
 
     async def prepare(self, client: KubeClient, namespace: str) -> None:
         """Create the pod for a later binding by hand."""
-        if self.way is Way.BINDING:
+        if self.way is ClaimMethod.BINDING:
             await client.create(PODS.collection(namespace), self.pod)
 
     async def claim(self, client: KubeClient, namespace: str, seen: Claims) -> None:
         """Claim capacity. Raises ApiError if the request fails."""
         seen.begun[self.name] = time.perf_counter()
-        if self.way is Way.RESERVATION:
+        if self.way is ClaimMethod.RESERVATION:
             await client.create(RESERVATIONS.collection(namespace), self._reservation())
-        elif self.way is not Way.BINDING:
+        elif self.way is not ClaimMethod.BINDING:
             await client.create(PODS.collection(namespace), self.pod)
         else:
             target = {"apiVersion": "v1", "kind": "Node", "name": self.node}

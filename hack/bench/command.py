@@ -51,14 +51,14 @@ def add_fsync(parser: argparse.ArgumentParser) -> None:
 
 
 def control_plane(*, fsync: bool) -> str:
-    """Describe the control plane of `play_alone`."""
+    """Describe the control plane of `run_alone`."""
     disk = "with" if fsync else "without"
     return (
         f"{os.cpu_count()} CPUs for everything; etcd {disk} fsync; kube-apiserver with GOGC={APISERVER_GOGC}"
     )
 
 
-def play_alone(
+def run_alone(
     run: Callable[[LocalCluster, argparse.Namespace], Coroutine[Any, Any, int]],
     options: argparse.Namespace,
     *,

@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from bench.audit import audit_pods
-from bench.claims import Claimant, Claims, Way, attempt, claims
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.claims import Claimant, ClaimMethod, Claims, attempt, claims
+from bench.command import add_counts, add_json, is_quick, run_alone
 from bench.comparison import PEER
 from bench.figures import Figure, percentile, table
 from bench.nodes import ready_node
@@ -41,7 +41,12 @@ _MILLI = 1000
 _LABEL = "bench.tidelock.dev/round"
 _WAIT = 0.2  # seconds between two looks
 _PATIENCE = 120.0  # seconds that a round may take
-_SCHEDULERS = {Way.POD: DEFAULT_SCHEDULER_NAME, Way.STOCK: PEER, Way.BINDING: "nobody", Way.RESERVATION: ""}
+_SCHEDULERS = {
+    ClaimMethod.POD: DEFAULT_SCHEDULER_NAME,
+    ClaimMethod.STOCK: PEER,
+    ClaimMethod.BINDING: "nobody",
+    ClaimMethod.RESERVATION: "",
+}
 
 
 @dataclass
@@ -62,12 +67,12 @@ class Contest:
     claimants: int
     nodes: int
     capacity: int
-    seconds: dict[Way, list[float]] = field(default_factory=lambda: {way: [] for way in Way})
-    winners: dict[Way, int] = field(default_factory=lambda: dict.fromkeys(Way, 0))
+    seconds: dict[ClaimMethod, list[float]] = field(default_factory=lambda: {way: [] for way in ClaimMethod})
+    winners: dict[ClaimMethod, int] = field(default_factory=lambda: dict.fromkeys(ClaimMethod, 0))
     unreviewed: int = 0
     faults: list[str] = field(default_factory=list)
 
-    async def play(self, client: KubeClient, rounds: int) -> None:
+    async def run(self, client: KubeClient, rounds: int) -> None:
         """Run so many rounds and add up their results."""
         async with claims(client, NAMESPACE, self.capacity) as seen:
             for number in range(rounds):
@@ -108,7 +113,7 @@ class Contest:
     def _claimants(self, number: int, label: dict[str, str], nodes: Sequence[str]) -> list[Claimant]:
         """Return the claimants of a round in random order, which is the same in each run."""
         rng = Random(number)  # noqa: S311 -- no secret
-        ways = list(Way)
+        ways = list(ClaimMethod)
         made = [
             Claimant(f"claim-{number:03}-{each:03}", way, _SCHEDULERS[way], label, rng.choice(nodes))
             for each in range(self.claimants)
@@ -121,7 +126,7 @@ class Contest:
     def figures(self) -> dict[str, list[Figure]]:
         """The figures of each way, and of all claimants."""
         everybody = [each for seconds in self.seconds.values() for each in seconds]
-        return {way.value: _figures(self.seconds[way], self.winners[way]) for way in Way} | {
+        return {way.value: _figures(self.seconds[way], self.winners[way]) for way in ClaimMethod} | {
             "all": _figures(everybody, sum(self.winners.values()), headline=True)
         }
 
@@ -164,7 +169,7 @@ async def _until_reviewed(client: KubeClient) -> None:
     """
     label = {_LABEL: "none"}
     await put_nodes(client, [_node("reviewed", label, 0)])
-    trial = Claimant("trial", Way.BINDING, "nobody", label, "reviewed")
+    trial = Claimant("trial", ClaimMethod.BINDING, "nobody", label, "reviewed")
     pod = trial.pod | {"spec": trial.pod["spec"] | {"nodeName": "reviewed"}}
     while True:
         try:
@@ -202,7 +207,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         peer = kube_scheduler(cluster, peers_kubeconfig, PEER, settings)
         await asyncio.to_thread(peer.start)
         say(f"{options.rounds} rounds.")
-        await contest.play(client, options.rounds)
+        await contest.run(client, options.rounds)
     places = options.nodes * options.capacity
     print(
         f"{options.rounds} rounds, {options.claimants} claimants for {places} places "
@@ -241,7 +246,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
-    return play_alone(run, options)
+    return run_alone(run, options)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.command import add_counts, add_json, is_quick, run_alone
 from bench.device_claims import CLASSES, SLICES
 from bench.nodes import Json
 from bench.pods import pod_name
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     # `run` takes the options of bench.throughput.
     theirs = {"chosen": [drain(options.nodes, options.pods, options.devices)], "fsync": False}
-    return play_alone(run, argparse.Namespace(**vars(options), **theirs, profile=None, plot=None))
+    return run_alone(run, argparse.Namespace(**vars(options), **theirs, profile=None, plot=None))
 
 
 def _selector(expression: str) -> Json:

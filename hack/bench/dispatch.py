@@ -74,7 +74,7 @@ class Setting:
 
 
 @dataclass
-class Tally:
+class DispatchResult:
     """The result of one simulation.
 
     Attributes:
@@ -112,15 +112,15 @@ class Tally:
         ]
 
 
-class Played(NamedTuple):
+class SettingResult(NamedTuple):
     """A setting, and its results without reservations and with them."""
 
     setting: Setting
-    without: Tally
-    having: Tally
+    without: DispatchResult
+    having: DispatchResult
 
 
-class Play:
+class DispatchSimulation:
     """One simulation: the clusters, the jobs and the events in time order."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Play:
         self.setting = setting
         self.reservations = reservations
         self.clock = VirtualClock()
-        self.tally = Tally()
+        self.result = DispatchResult()
         self._rng = Random(0)  # noqa: S311 -- repeatable, and the same with reservations and without
         self._shapes = shapes
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -151,7 +151,7 @@ class Play:
         self.gpus = sum(member.gpus for member in self.members)
         self.managers = [Manager(self) for _ in range(_MANAGERS)]
 
-    def run(self) -> Tally:
+    def run(self) -> DispatchResult:
         """Fill the clusters, run the simulation and return its result."""
         setting = self.setting
         for job in self._filling():
@@ -167,11 +167,11 @@ class Play:
                 self._weigh(instant - before)
             before = self.clock.elapsed = instant
             happen()
-        self.tally.waits += [
+        self.result.waits += [
             setting.seconds - wanted for wanted in self._wanted.values() if wanted >= setting.warm_up
         ]
-        self.tally.stuck += [setting.seconds - arrived for arrived in self._stranded.values()]
-        return self.tally
+        self.result.stuck += [setting.seconds - arrived for arrived in self._stranded.values()]
+        return self.result
 
     def at(self, instant: float, happen: Callable[[], None]) -> None:
         """Schedule a call at a second."""
@@ -183,9 +183,9 @@ class Play:
         counts = job.name in self._wanted and self.clock.elapsed >= self.setting.warm_up
         member.create(job)
         self._decide(member)
-        self.tally.sent += counts
+        self.result.sent += counts
         if counts and job.name in self._wanted:  # not bound at once
-            self.tally.stranded += 1
+            self.result.stranded += 1
             self._stranded[job.name] = self.clock.elapsed
 
     def reservation(self, job: Job, member: Member) -> bool:
@@ -204,10 +204,10 @@ class Play:
     def _bound(self, job: Job) -> None:
         now = self.clock.elapsed
         if job.name in self._stranded:
-            self.tally.stuck.append(now - self._stranded.pop(job.name))
+            self.result.stuck.append(now - self._stranded.pop(job.name))
         wanted = self._wanted.pop(job.name, None)
         if wanted is not None and wanted >= self.setting.warm_up:
-            self.tally.waits.append(now - wanted)
+            self.result.waits.append(now - wanted)
         self.at(now + job.life, partial(self._end, job))
 
     def _end(self, job: Job) -> None:
@@ -229,8 +229,8 @@ class Play:
 
     def _weigh(self, seconds: float) -> None:
         share = seconds / ((self.setting.seconds - self.setting.warm_up) * self.gpus)
-        self.tally.used += share * sum(member.bound for member in self.members)
-        self.tally.held += share * sum(member.held for member in self.members)
+        self.result.used += share * sum(member.bound for member in self.members)
+        self.result.held += share * sum(member.held for member in self.members)
 
     def _job(self, name: str) -> Job:
         shape = self._rng.choice(self._shapes)
@@ -261,9 +261,9 @@ class Play:
 class Manager:
     """A manager that sends each job to the fullest cluster with visible capacity, or keeps it."""
 
-    def __init__(self, play: Play) -> None:
-        self._play = play
-        self._rng = Random(len(play.members))  # noqa: S311 -- repeatable
+    def __init__(self, simulation: DispatchSimulation) -> None:
+        self._simulation = simulation
+        self._rng = Random(len(simulation.members))  # noqa: S311 -- repeatable
         self._backlog: list[Job] = []
         self._under_way: dict[str, tuple[Job, Member]] = {}
         self._views: dict[Member, Amounts] = {}
@@ -275,12 +275,12 @@ class Manager:
 
     def look(self) -> None:
         """Read the free amounts, and subtract jobs on their way that the clusters do not count yet."""
-        self._views = {member: member.free() for member in self._play.members}
-        if not self._play.reservations:
+        self._views = {member: member.free() for member in self._simulation.members}
+        if not self._simulation.reservations:
             for job, member in self._under_way.values():
                 self._take(member, job)
         self._work_off()
-        self._play.at(self._play.clock.elapsed + _LOOK, self.look)
+        self._simulation.at(self._simulation.clock.elapsed + _LOOK, self.look)
 
     def _work_off(self) -> None:
         kept, failures = [], 0
@@ -298,13 +298,13 @@ class Manager:
         for member in sorted(self._views, key=lambda each: self._views[each][:, each.gpu].sum()):
             if not self._take(member, job):
                 continue
-            late = self._play.setting.delay * self._rng.uniform(0.5, 1.5)
-            if self._play.reservations:
-                if not self._play.reservation(job, member):
+            late = self._simulation.setting.delay * self._rng.uniform(0.5, 1.5)
+            if self._simulation.reservations:
+                if not self._simulation.reservation(job, member):
                     continue
                 late += _ANSWER
             self._under_way[job.name] = (job, member)
-            self._play.at(self._play.clock.elapsed + late, partial(self._arrive, job, member))
+            self._simulation.at(self._simulation.clock.elapsed + late, partial(self._arrive, job, member))
             return True
         return False
 
@@ -319,26 +319,26 @@ class Manager:
 
     def _arrive(self, job: Job, member: Member) -> None:
         del self._under_way[job.name]
-        self._play.arrive(job, member)
+        self._simulation.arrive(job, member)
 
 
 def compare(
     machines: Sequence[Machine], shapes: Sequence[TracedPod], settings: Sequence[Setting], members: int
-) -> list[Played]:
+) -> list[SettingResult]:
     """Simulate each setting without reservations and with them."""
-    played = []
+    results = []
     for setting in settings:
         say(f"{setting.nodes} nodes, {setting.load:.0%} of the GPUs wanted.")
         chosen = machines[:: len(machines) // setting.nodes or 1][: setting.nodes]
         without, having = (
-            Play(chosen, shapes, setting, reservations=reservations, members=members).run()
+            DispatchSimulation(chosen, shapes, setting, reservations=reservations, members=members).run()
             for reservations in (False, True)
         )
-        played.append(Played(setting, without, having))
-    return played
+        results.append(SettingResult(setting, without, having))
+    return results
 
 
-def table(played: Sequence[Played]) -> str:
+def table(results: Sequence[SettingResult]) -> str:
     """Format the figures as a table."""
     rows = [
         (
@@ -354,41 +354,41 @@ def table(played: Sequence[Played]) -> str:
             "held",
         )
     ]
-    for setting, without, having in played:
-        for name, tally in (("without reservations", without), ("with reservations", having)):
+    for setting, without, having in results:
+        for name, result in (("without reservations", without), ("with reservations", having)):
             rows.append(
                 (
                     str(setting.nodes),
                     f"{setting.load:.0%}",
                     name,
-                    str(tally.sent),
-                    f"{_share(tally):.2%}",
-                    f"{percentile(tally.stuck, 50):.0f} s" if tally.stuck else "",
-                    f"{percentile(tally.waits, 50):.0f} s",
-                    f"{percentile(tally.waits, 99):.0f} s",
-                    f"{tally.used:.2%}",
-                    f"{tally.held:.2%}",
+                    str(result.sent),
+                    f"{_share(result):.2%}",
+                    f"{percentile(result.stuck, 50):.0f} s" if result.stuck else "",
+                    f"{percentile(result.waits, 50):.0f} s",
+                    f"{percentile(result.waits, 99):.0f} s",
+                    f"{result.used:.2%}",
+                    f"{result.held:.2%}",
                 )
             )
     return columns(rows)
 
 
-def plot(played: Sequence[Played], members: int, file: Path) -> None:
+def plot(results: Sequence[SettingResult], members: int, file: Path) -> None:
     """Draw the shares of stranded jobs, of GPUs in use and of held GPUs over the load."""
     canvas = Canvas(figsize=(9, 4.4), layout="constrained")
     stranded, used = canvas.subplots(1, 2)
-    sizes = sorted({each.setting.nodes for each in played})
+    sizes = sorted({each.setting.nodes for each in results})
     for size, style in zip(sizes, ("-", "--", ":", "-."), strict=False):
-        chosen = [each for each in played if each.setting.nodes == size]
+        chosen = [each for each in results if each.setting.nodes == size]
         loads = [_PERCENT * each.setting.load for each in chosen]
         clusters = f"{members} clusters of {size // members} nodes"
-        for pod_counts, label, colour in (
+        for of_kind, label, colour in (
             ([each.without for each in chosen], "without reservations", "#868e96"),
             ([each.having for each in chosen], "with reservations", "#0b7285"),
         ):
             look = {"marker": "o", "linestyle": style, "color": colour, "label": f"{label}, {clusters}"}
-            stranded.plot(loads, [_PERCENT * _share(tally) for tally in pod_counts], **look)
-            used.plot(loads, [_PERCENT * tally.used for tally in pod_counts], **look)
+            stranded.plot(loads, [_PERCENT * _share(result) for result in of_kind], **look)
+            used.plot(loads, [_PERCENT * result.used for result in of_kind], **look)
         both = [_PERCENT * (each.having.used + each.having.held) for each in chosen]
         used.plot(
             loads,
@@ -407,9 +407,9 @@ def plot(played: Sequence[Played], members: int, file: Path) -> None:
     canvas.savefig(file, dpi=110)
 
 
-def _share(tally: Tally) -> float:
+def _share(result: DispatchResult) -> float:
     """Return the share of sent jobs that found no capacity."""
-    return tally.stranded / max(tally.sent, 1)
+    return result.stranded / max(result.sent, 1)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -449,26 +449,26 @@ def main(arguments: Sequence[str]) -> int:
         shapes = [each for each in read_openb_pods(options.traces / _PODS) if each.gpus]
     except TraceError as error:
         parser.error(str(error))
-    played = compare(machines, shapes, settings, options.members)
-    print(table(played))
-    for setting, without, having in played:
+    results = compare(machines, shapes, settings, options.members)
+    print(table(results))
+    for setting, without, having in results:
         subject = (
             f"{options.members} clusters of {setting.nodes // options.members} nodes, {setting.load:.0%}"
         )
         key = f"{setting.nodes}-nodes-{setting.load * _PERCENT:.0f}"
         record.add(without.figures, subject, "without reservations", key)
         record.add(having.figures, subject, "with reservations", key)
-    for name, tallies in (
-        ("without reservations", [each.without for each in played]),
-        ("with reservations", [each.having for each in played]),
+    for name, several in (
+        ("without reservations", [each.without for each in results]),
+        ("with reservations", [each.having for each in results]),
     ):
-        total = Tally(sum(each.sent for each in tallies), sum(each.stranded for each in tallies))
+        total = DispatchResult(sum(each.sent for each in several), sum(each.stranded for each in several))
         stranded = Figure.once("found no capacity", "%", _PERCENT * _share(total), headline=True)
         record.add([stranded], "all clusters and loads", name, "all")
     record.write(options.json)
     if options.plot:
-        plot(played, options.members, options.plot)
-    return 1 if any(each.having.stranded for each in played) else 0
+        plot(results, options.members, options.plot)
+    return 1 if any(each.having.stranded for each in results) else 0
 
 
 if __name__ == "__main__":

@@ -25,15 +25,15 @@ import msgspec
 
 from bench.audit import audit, audit_pods
 from bench.bindings import Bindings, bindings
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.command import add_counts, add_json, is_quick, run_alone
 from bench.figures import Figure, percentile, table
 from bench.following import following
 from bench.locks import Reservations
 from bench.pods import clear, pod_name
 from bench.programs import tidelock
 from bench.record import Record
+from bench.reservation_observer import observing
 from bench.scenarios import plain_pod, pod_object
-from bench.witness import witness
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, each, install
 from devcluster import Component, LocalCluster
 from devcluster.identity import SYSTEM_NAMESPACE
@@ -61,7 +61,7 @@ _decode_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass
-class Terms:
+class Leaderships:
     """The observed leaderships of the Lease.
 
     Attributes:
@@ -93,7 +93,7 @@ class Terms:
 
 
 @dataclass
-class Ends:
+class FailoverDurations:
     """The results of the rounds of one kind, in seconds.
 
     Attributes:
@@ -136,7 +136,7 @@ class Ends:
 
 
 @dataclass
-class Play:
+class FailoverRun:
     """Two replicas, the pods that they bind, and the observers.
 
     Attributes:
@@ -151,11 +151,11 @@ class Play:
     leader: Component
     standby: Component
     seen: Bindings
-    terms: Terms
+    terms: Leaderships
     faults: list[str] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
-    async def round(self, ends: Ends) -> None:
+    async def round(self, ends: FailoverDurations) -> None:
         """End the leader while pods are created, so that the other program leads and the first stands by."""
         made: list[str] = []
         epoch, struck = self.terms.epoch, self.leader
@@ -259,11 +259,11 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     record = Record.begin(options)
     kubeconfig = install(cluster)
     first, second = (_replica(cluster, kubeconfig, name, options.lease) for name in ("first", "second"))
-    ends = [Ends(name, *_STRIKES[name]) for name in options.signals]
+    ends = [FailoverDurations(name, *_STRIKES[name]) for name in options.signals]
     async with (
         admin(cluster) as client,
         bindings(client) as seen,
-        witness(client) as reservations,
+        observing(client) as reservations,
         _terms(client) as terms,
     ):
         nodes = max(options.nodes, _nodes(options))
@@ -275,15 +275,15 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         say(f"{options.locks} locks.")
         await Reservations(client, reservations).burst(options.locks)
         await asyncio.to_thread(second.start)
-        play = Play(client, options, first, second, seen, terms)
+        failover = FailoverRun(client, options, first, second, seen, terms)
         try:
             for kind in ends:
                 for number in range(options.kills):
                     say(f"{kind.signal}: {number + 1} of {options.kills}.")
-                    await play.round(kind)
+                    await failover.round(kind)
         except TimeoutError:
-            play.faults.append(f"no pod was bound within {_PATIENCE:g} s")
-        record.faults = [*play.faults, *seen.doubled, *reservations.faults, *await audit(client)]
+            failover.faults.append(f"no pod was bound within {_PATIENCE:g} s")
+        record.faults = [*failover.faults, *seen.doubled, *reservations.faults, *await audit(client)]
     print(
         f"{options.rate} pods a second on {nodes} nodes, beside {options.locks} live locks and "
         f"{options.placed} placed pods; a Lease of {options.lease} s; {os.cpu_count()} CPUs for everything."
@@ -316,9 +316,9 @@ def _nodes(options: argparse.Namespace) -> int:
 
 
 @asynccontextmanager
-async def _terms(client: KubeClient) -> AsyncIterator[Terms]:
+async def _terms(client: KubeClient) -> AsyncIterator[Leaderships]:
     """Watch the leaderships while the context lasts."""
-    seen = Terms()
+    seen = Leaderships()
     async with following(client, LEASES.collection(SYSTEM_NAMESPACE), seen.take):
         yield seen
 
@@ -345,7 +345,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
-    return play_alone(run, options)
+    return run_alone(run, options)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.command import add_counts, add_json, is_quick, run_alone
 from bench.record import Record
 from bench.scenarios import growth
 from bench.throughput import run
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [growth(nodes, options.pods, options.density) for nodes in options.nodes]
     # `run` takes the options of bench.throughput.
     theirs = {**vars(options), "chosen": chosen, "fsync": False, "profile": None, "plot": None}
-    status = play_alone(run, argparse.Namespace(**theirs))
+    status = run_alone(run, argparse.Namespace(**theirs))
     if options.plot:
         from bench.plot import plot_growth  # noqa: PLC0415 -- takes a second, and few runs need it
 

@@ -25,7 +25,7 @@ _FIXED = (NodeResourcesFit.name, NodeResourcesBalancedAllocation.name, PodTopolo
 
 
 class NotSimulatedError(ValueError):
-    """A profile that the simulator does not play."""
+    """A profile that the simulator does not support."""
 
 
 def base_configuration(root: Path = ROOT) -> Configuration:
@@ -67,7 +67,9 @@ def installed_policy(configuration: Configuration) -> SimulatedPolicy:
     args: dict[str, Any] = dict(settings.args)
     own = args.pop(WaterLevelBalance.name, {})
     if WaterLevelBalance.name not in weights or changed or args or PodTopologySpread.name not in weights:
-        raise NotSimulatedError(f"profile {settings.scheduler_name}: the simulator does not play its scores")
+        raise NotSimulatedError(
+            f"profile {settings.scheduler_name}: the simulator does not support its scores"
+        )
     return replace(
         POLICIES["shipped"], weight=weights[WaterLevelBalance.name], args=own, by_requests=by_requests
     )

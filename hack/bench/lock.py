@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.audit import audit, shown
-from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, play_alone
+from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, run_alone
 from bench.creations import Creations, CreationSpeed, answering, answering_always
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
 from bench.programs import bare_kopf, cpu_seconds, floor, resident_bytes, server_seconds, tidelock
 from bench.record import Record
-from bench.witness import witness
+from bench.reservation_observer import observing
 from bench.world import IDENTITY, IN_FLIGHT, add_nodes, admin, install, install_answerer
 from devcluster import Component, LocalCluster
 from devcluster.output import say
@@ -164,7 +164,7 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
         (bare_kopf, peers_kubeconfig, peer),
         (floor, peers_kubeconfig, bound),
     )
-    async with admin(cluster) as client, witness(client) as seen:
+    async with admin(cluster) as client, observing(client) as seen:
         await add_nodes(client, options.nodes)
         reservations = Reservations(client, seen)
         for number in range(options.rounds):
@@ -237,7 +237,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
-    return play_alone(run, options, fsync=options.fsync)
+    return run_alone(run, options, fsync=options.fsync)
 
 
 if __name__ == "__main__":

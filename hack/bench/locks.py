@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from bench.witness import Witness
+from bench.reservation_observer import ReservationObserver
 from bench.world import NAMESPACE, each
 from tidelock.kube.client import RESERVATIONS, KubeClient
 
@@ -24,7 +24,7 @@ class Reservations:
     """A writer of reservations for any node, of one core and four GiB each, that live for a day."""
 
     client: KubeClient
-    witness: Witness
+    observer: ReservationObserver
     _numbers: Iterator[int] = field(default_factory=count)
 
     def names(self, amount: int) -> list[str]:
@@ -63,7 +63,7 @@ class Reservations:
         """Wait for all names, and return when the last was seen Active, as of `time.perf_counter`."""
         try:
             async with asyncio.timeout(_PATIENCE):
-                return max([await self.witness.active(name) for name in names])
+                return max([await self.observer.active(name) for name in names])
         except TimeoutError as error:
             raise ReservationLostError(f"not all of {names[0]} to {names[-1]} became Active") from error
 

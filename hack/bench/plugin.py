@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.command import add_counts, add_json, is_quick, run_alone
 from bench.figures import Figure
 from bench.record import ROOT, Record
 from bench.world import NAMESPACE, install
@@ -112,7 +112,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
-    return play_alone(run, parse(arguments))
+    return run_alone(run, parse(arguments))
 
 
 if __name__ == "__main__":

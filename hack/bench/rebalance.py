@@ -23,7 +23,7 @@ from bench.balance import policy
 from bench.balance_report import OURS, TUNED_ON
 from bench.balance_worlds import setting, timing
 from bench.figures import columns
-from bench.played_worlds import Case
+from bench.world_results import Case
 from tidelock.simulation.array_scheduler import ArrayScheduler
 from tidelock.simulation.engine import Run, Simulation
 from tidelock.simulation.level_scorer import LevelScorer
@@ -145,7 +145,7 @@ class Outcome(msgspec.Struct, frozen=True):
     moved: dict[str, tuple[float, int]]
 
 
-def play(day: str, file: Path, seed: int, hours: float) -> Outcome:
+def simulate(day: str, file: Path, seed: int, hours: float) -> Outcome:
     """Simulate a world by placement alone and under each rule."""
     case = Case(day, seed, _NOISE)
     shape = replace(setting(case, 40, STEPS_A_DAY), life=hours * _HOUR)
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str]) -> int:
                 for day in options.days.split(","):
                     if (day, seed, hours) in known:
                         continue
-                    outcomes.append(play(day, days[day], seed, hours))
+                    outcomes.append(simulate(day, days[day], seed, hours))
                     if file is not None:
                         file.write_bytes(msgspec.json.encode(outcomes))
     except (TraceError, KeyError) as error:

@@ -20,7 +20,7 @@ from itertools import count
 import msgspec
 
 from bench.bindings import Bindings, bindings
-from bench.command import add_counts, add_json, is_quick, play_alone
+from bench.command import add_counts, add_json, is_quick, run_alone
 from bench.figures import Figure, percentile, table
 from bench.histograms import Histogram
 from bench.programs import cpu_seconds, resident_bytes, scrape, tidelock
@@ -346,7 +346,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rate", type=float, default=20, help="pods a second that are created meanwhile")
     add_json(parser, arguments)
     options = parser.parse_args(arguments)
-    return play_alone(run, options)
+    return run_alone(run, options)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def figures(scenario: Scenario) -> list[Figure]:
     ]
 
 
-async def play(client: KubeClient, scenario: Scenario, contestant: Contestant, limit: float) -> Round:
+async def run_round(client: KubeClient, scenario: Scenario, contestant: Contestant, limit: float) -> Round:
     """Run one round within a time limit in seconds, and leave no pod and no program behind.
 
     Raises:

@@ -25,12 +25,12 @@ from typing import Any
 import msgspec
 
 from bench.audit import audit, shown
-from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, play_alone
+from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, run_alone
 from bench.figures import Figure, percentile, table
 from bench.locks import Reservations
 from bench.programs import floor, tidelock
 from bench.record import Record
-from bench.witness import witness
+from bench.reservation_observer import observing
 from bench.world import BACKGROUND, NAMESPACE, add_nodes, admin, install
 from devcluster import LocalCluster
 from devcluster.output import say
@@ -217,17 +217,17 @@ async def run(cluster: LocalCluster, options: argparse.Namespace) -> int:
     kubeconfig = install(cluster)
     names = [*_FLOOR, "quiet", *(f"{kind}, {when}" for kind, _ in _KINDS for when in ("coming", "there"))]
     situations = {name: Latencies(name) for name in names}
-    async with admin(cluster) as client, witness(client) as seen:
+    async with admin(cluster) as client, observing(client) as seen:
         await add_nodes(client, options.nodes)
         reservations = Reservations(client, seen)
-        for program, play in ((floor, measure_floor), (tidelock, measure)):
+        for program, measure_program in ((floor, measure_floor), (tidelock, measure)):
             answering = program(cluster, kubeconfig)
             await asyncio.to_thread(answering.start)
             await reservations.burst(options.burst)  # opens the connections, which are made only once
             await reservations.clear()
             for number in range(options.rounds):
                 say(f"Round {number + 1} of {options.rounds}, {answering.name}.")
-                await play(client, reservations, options, situations)
+                await measure_program(client, reservations, options, situations)
             await asyncio.to_thread(answering.stop)
         record.faults = [*seen.faults, *await audit(client)]
     print(
@@ -265,7 +265,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
-    return play_alone(run, options, fsync=options.fsync)
+    return run_alone(run, options, fsync=options.fsync)
 
 
 if __name__ == "__main__":

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from bench.audit import audit
 from bench.bare_client import bare_rate
-from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, play_alone
+from bench.command import add_counts, add_fsync, add_json, control_plane, is_quick, run_alone
 from bench.comparison import PEER, Comparison
 from bench.locks import Reservations
 from bench.pods import add_priorities, clear_world
 from bench.programs import kube_scheduler, tidelock
 from bench.record import Record
-from bench.rounds import Contestant, Round, RoundError, play
+from bench.reservation_observer import observing
+from bench.rounds import Contestant, Round, RoundError, run_round
 from bench.scenarios import Scenario, Sizes, scenarios
-from bench.witness import witness
 from bench.world import add_objects, admin, install, install_kube_scheduler, put_nodes
 from devcluster import LocalCluster
 from devcluster.output import say
@@ -50,7 +50,7 @@ async def compare(
             results: dict[str, Round] = {}
             for contestant in pair if number % 2 == 0 else reversed(pair):
                 say(f"{scenario.title}: round {number + 1} of {options.rounds}, {contestant.name}.")
-                results[contestant.name] = await play(client, scenario, contestant, options.limit)
+                results[contestant.name] = await run_round(client, scenario, contestant, options.limit)
             comparison.add(*(results[contestant.name] for contestant in pair))
         if scenario.name == "drain":
             comparison.bare.append(await bare_rate(client, scenario, options.limit))
@@ -73,7 +73,7 @@ async def _furnish(client: KubeClient, scenario: Scenario, ours: Contestant) -> 
     say(f"{scenario.title}: {scenario.reservations} locks.")
     await asyncio.to_thread(ours.program.start)
     try:
-        async with witness(client) as seen:
+        async with observing(client) as seen:
             await Reservations(client, seen).burst(scenario.reservations)
     finally:
         await asyncio.to_thread(ours.program.stop)
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the benchmark on a new control plane, and return the exit status."""
     options = parse(arguments)
     try:
-        return play_alone(run, options, fsync=options.fsync)
+        return run_alone(run, options, fsync=options.fsync)
     except KeyboardInterrupt:
         say("Interrupted; everything is stopped.")
         return _INTERRUPTED

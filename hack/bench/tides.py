@@ -92,10 +92,10 @@ class Week(msgspec.Struct, frozen=True):
     levels: dict[str, TideFigures]
 
 
-def play(seed: int, days: int, nodes: int) -> Week:
+def simulate(seed: int, days: int, nodes: int) -> Week:
     """Simulate a week under each WaterLevel."""
     world = world_of_week(seed, days, nodes)
-    return Week(seed, world.pods, {name: play_level(world, name, seed) for name in LEVELS})
+    return Week(seed, world.pods, {name: simulate_level(world, name, seed) for name in LEVELS})
 
 
 def world_of_week(seed: int, days: int, nodes: int) -> SimulatedWorld:
@@ -112,7 +112,7 @@ def world_of_week(seed: int, days: int, nodes: int) -> SimulatedWorld:
     return day_and_night_world(setting, NightWork(jobs=75 * nodes), EPOCH % _DAY / _HOUR, seed)
 
 
-def play_level(world: SimulatedWorld, name: str, seed: int) -> TideFigures:
+def simulate_level(world: SimulatedWorld, name: str, seed: int) -> TideFigures:
     """Simulate a world under one of the WaterLevels."""
     ours = replace(policy(OURS), water_level=LEVELS[name])
     return _figures(world, Simulation(world, ours, seed, timing=DEFAULT_METRICS).run())
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     if file is not None and file.exists():
         weeks = msgspec.json.decode(file.read_bytes(), type=list[Week])
     for seed in range(len(weeks), options.seeds):
-        weeks.append(play(seed, options.days, options.nodes))
+        weeks.append(simulate(seed, options.days, options.nodes))
         if file is not None:
             file.write_bytes(msgspec.json.encode(weeks) + b"\n")
     report(weeks)

@@ -4,7 +4,7 @@
 
 A world is two pools of nodes without machines, which have the same Deployments and the same load. One pool
 has the default profile, which goes by requests, the other one the profile that a user gets. Several worlds
-are played at once. An exporter reports the use of pods and nodes to a real Prometheus. `tidelock run` reads
+are replayed at once. An exporter reports the use of pods and nodes to a real Prometheus. `tidelock run` reads
 it, and places the pods that replace those at the end of their life. Five minutes of the load take some
 seconds. At the end the simulator places the same pods, in the order and at the times in which they were
 created and deleted, with the times of these measurements. The nodes' use in the first world is drawn.
@@ -48,8 +48,8 @@ from devcluster.prometheus import PrometheusServer
 from replay.exporter import NODE_CPU, SECONDS, SETTLED_POD_CPU, Exporter, exporting
 from replay.manifests import REFRESH, configuration, water_level_manifest
 from replay.picture import draw
-from replay.playing import AtStep, Course, play, watching
 from replay.pool import Pool
+from replay.pool_history import AtStep, PoolHistory, replay, watching
 from tidelock.kube.client import WATERLEVELS, KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.kube.errors import ApiError
@@ -75,7 +75,7 @@ _PERCENT = 100.0
 _NEAR = 10.0
 """The aim: the mean difference from the simulator, in percent of the simulator's deviation."""
 
-Courses = Mapping[str, Sequence[Course]]
+Histories = Mapping[str, Sequence[PoolHistory]]
 """The history of each world's pool, by the policy."""
 
 
@@ -161,7 +161,7 @@ def _target(port: int, shown: Collection[str]) -> Callable[[Pool], Awaitable[flo
     return target
 
 
-async def _played(cluster: Cluster, port: int, options: argparse.Namespace, scene: "_Scene") -> Courses:
+async def _replayed(cluster: Cluster, port: int, options: argparse.Namespace, scene: "_Scene") -> Histories:
     worlds = _worlds(options)
     replicas = [_replicas(world) for world in worlds]
     say(f"{options.worlds} worlds, each with two pools of {options.nodes} nodes; {worlds[0].title}.")
@@ -170,29 +170,29 @@ async def _played(cluster: Cluster, port: int, options: argparse.Namespace, scen
         KubeClient(load_connection(cluster.kubeconfig), user_agent="tidelock-bench") as client,
         AsyncExitStack() as watches,
     ):
-        courses: dict[str, list[Course]] = {policy: [] for policy in _POLICIES}
+        histories: dict[str, list[PoolHistory]] = {policy: [] for policy in _POLICIES}
         for number, world in enumerate(worlds):
-            for policy, of in courses.items():
+            for policy, of in histories.items():
                 pool = Pool(client, world, _pool_name(policy, number))
                 await _staged(pool, scene.prometheus.url)
-                of.append(Course(await watches.enter_async_context(watching(pool))))
-        every = [course for of in courses.values() for course in of]
+                of.append(PoolHistory(await watches.enter_async_context(watching(pool))))
+        every = [history for of in histories.values() for history in of]
         await asyncio.gather(*(_fill(each.pool, of) for each, of in zip(every, 2 * replicas, strict=True)))
         async with _ending(every, options) as at_step:
             target = _target(port, [_pool_name(policy, 0) for policy in _POLICIES])
-            await play(every, scene.exporter, options.step_seconds, target, at_step)
-        return courses
+            await replay(every, scene.exporter, options.step_seconds, target, at_step)
+        return histories
 
 
 @asynccontextmanager
-async def _ending(courses: Sequence[Course], options: argparse.Namespace) -> AsyncIterator[AtStep]:
+async def _ending(histories: Sequence[PoolHistory], options: argparse.Namespace) -> AsyncIterator[AtStep]:
     """Yield a function for each step that deletes the pods at the end of their life, and reports."""
     rng, start = np.random.default_rng(options.seed), time.monotonic()
     mean = Setting().life / STEP * options.step_seconds
-    lives = [Lives(each.pool, mean, rng) for each in courses]
+    lives = [Lives(each.pool, mean, rng) for each in histories]
     deletions: set[asyncio.Task[None]] = set()
 
-    def at_step(step: int, seen: Sequence[Course]) -> None:
+    def at_step(step: int, seen: Sequence[PoolHistory]) -> None:
         for each, life in zip(seen, lives, strict=True):
             names = each.placement.names if each.placement else ()
             for name in life.due(names, time.monotonic() - start):
@@ -249,15 +249,15 @@ def _timing(seconds: float) -> MetricsTiming:
     )
 
 
-def spreads(course: Course, policy: str, warm_up: int) -> tuple[float, float]:
+def spreads(history: PoolHistory, policy: str, warm_up: int) -> tuple[float, float]:
     """Return the deviation of a pool's nodes as it was, and as it is in the simulator.
 
     The windows have the slots of the replay, which begin at whole minutes of the clock. The warm-up is a
     number of steps.
     """
-    seconds = course.seconds
-    lead = int(course.began % max(STEPS.values()) // seconds)
-    past = course.recorded(lead)
+    seconds = history.seconds
+    lead = int(history.began % max(STEPS.values()) // seconds)
+    past = history.recorded(lead)
     unmeasured = MetricsFaults(down=(0.0, lead * seconds))
     simulation = Simulation(past.world, POLICIES[policy], timing=_timing(seconds), faults=unmeasured)
     live, simulated = (
@@ -266,10 +266,10 @@ def spreads(course: Course, policy: str, warm_up: int) -> tuple[float, float]:
     return live.spread, simulated.spread
 
 
-def _report(courses: Courses, warm_up: int, record: Record) -> None:
+def _report(histories: Histories, warm_up: int, record: Record) -> None:
     """Print how evenly the nodes were used, here and in the simulator, and add it to the record."""
     of_policy = {
-        policy: np.array([spreads(each, policy, warm_up) for each in of]) for policy, of in courses.items()
+        policy: np.array([spreads(each, policy, warm_up) for each in of]) for policy, of in histories.items()
     }
     default, shipped = of_policy.values()
     unit = dict.fromkeys(of_policy, "points") | {_RATIO: ""}
@@ -294,7 +294,7 @@ def _report(courses: Courses, warm_up: int, record: Record) -> None:
         ]
         record.add(found, _TITLES[name])
     print(columns(rows))
-    pending = [max(each.pending[warm_up:]) for of in courses.values() for each in of]
+    pending = [max(each.pending[warm_up:]) for of in histories.values() for each in of]
     record.add([_figure("most pods without a node", "", pending)], "all pools")
     print(f"At most {max(pending)} pods of a pool were without a node at a time.")
 
@@ -309,7 +309,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.water", description="Run load on a real control plane.")
     quick = is_quick(parser, arguments, "smaller counts, for a first look")
     parser.add_argument("--load", type=Path, help="PlanetLab day (CSV, .gz). Default: synthetic load")
-    parser.add_argument("--worlds", type=int, default=1 if quick else 4, help="played at once")
+    parser.add_argument("--worlds", type=int, default=1 if quick else 4, help="replayed at once")
     parser.add_argument("--nodes", type=int, default=4 if quick else 20, help="of each pool")
     parser.add_argument("--workloads", type=int, default=8 if quick else 40, help="Deployments of each pool")
     parser.add_argument("--fill", type=float, default=0.6, help="share of all cores requested")
@@ -330,15 +330,16 @@ def main(arguments: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="tidelock-water-") as folder,
         _scene(Path(folder), options.worlds) as (cluster, port, scene),
     ):
-        courses = asyncio.run(_played(cluster, port, options, scene))
+        histories = asyncio.run(_replayed(cluster, port, options, scene))
     warm_up = min(round(WARM_UP / STEP), options.steps // 2)
-    _report(courses, warm_up, record)
+    _report(histories, warm_up, record)
     record.write(options.json)
     if options.plot is not None:
-        first = [of[0] for of in courses.values()]
+        first = [of[0] for of in histories.values()]
         spread = [np.array(each.cpu[warm_up:]).std(axis=1).mean() for each in first]
         titles = [
-            f"{_TITLES[policy]}: {points:.1f} points" for policy, points in zip(courses, spread, strict=True)
+            f"{_TITLES[policy]}: {points:.1f} points"
+            for policy, points in zip(histories, spread, strict=True)
         ]
         draw(first, titles, options.plot)
     return 0

@@ -23,7 +23,7 @@ from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
 
 
-async def play(cluster: Cluster, workers: list[str]) -> None:
+async def run(cluster: Cluster, workers: list[str]) -> None:
     """Run all chapters. Raises StepError at the first claim that does not hold."""
     async with KubeClient(load_connection(cluster.kubeconfig), user_agent="tidelock-demo") as client:
         world = World(cluster, client)
@@ -49,7 +49,7 @@ def _stage(folder: Path, *, kubelets: bool) -> AbstractContextManager[tuple[Clus
 
 def main(arguments: Sequence[str]) -> int:
     """Set up, run the demo and clean up. The exit status is 0 if all claims hold."""
-    parser = argparse.ArgumentParser(prog="demo", description="Play the story of a reservation.")
+    parser = argparse.ArgumentParser(prog="demo", description="Run the story of a reservation.")
     parser.add_argument(
         "--kubelets",
         action="store_true",
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
             with _stage(Path(folder), kubelets=options.kubelets) as (cluster, workers):
                 cluster.kubectl("create", "namespace", NAMESPACE)
                 try:
-                    asyncio.run(play(cluster, workers))
+                    asyncio.run(run(cluster, workers))
                 finally:
                     cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
         except (StepError, DevClusterError) as error:

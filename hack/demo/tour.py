@@ -143,7 +143,7 @@ class Tour:
         )
 
 
-def play(tour: Tour) -> None:
+def run_chapters(tour: Tour) -> None:
     """Run the commands of the page, in its order."""
     tour.furnish()
     tour.show(
@@ -200,7 +200,7 @@ def main() -> int:
         ),
     ):
         tour = Tour(cluster, Path(folder))
-        play(tour)
+        run_chapters(tour)
         page = _PAGE.read_text(encoding="utf-8")
         if check:
             different = differences(page, tour.screens)

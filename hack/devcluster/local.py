@@ -10,12 +10,12 @@ from devcluster.binaries import find_binaries
 from devcluster.cluster import Cluster
 from devcluster.component import Component
 from devcluster.errors import DevClusterError
-from devcluster.keeper import Keeper
 from devcluster.keys import make_keys
 from devcluster.kubeconfig import write_kubeconfig
 from devcluster.kubelets import Kubelet, describe_kubelet, remove_leftovers
 from devcluster.nodes import wait_until_ready
 from devcluster.processes import stop_recorded
+from devcluster.reaper import ProcessReaper
 
 
 class LocalCluster(Cluster):
@@ -34,12 +34,12 @@ class LocalCluster(Cluster):
         kubeconfig: Path,
         kubectl: Path,
         components: Mapping[str, Component],
-        keeper: Keeper | None,
+        reaper: ProcessReaper | None,
     ) -> None:
         super().__init__(kubeconfig, [str(kubectl), f"--cache-dir={directory / 'kubectl-cache'}"])
         self.directory = directory
         self.components = components
-        self._keeper = keeper
+        self._reaper = reaper
 
     @property
     def etcd(self) -> Component:
@@ -73,9 +73,9 @@ class LocalCluster(Cluster):
         """End all components and kubelets that run."""
         stop_recorded(self.directory)
         remove_leftovers(self.directory)
-        if self._keeper is not None:
-            self._keeper.close()
-            self._keeper = None
+        if self._reaper is not None:
+            self._reaper.close()
+            self._reaper = None
 
 
 def start_cluster(
@@ -118,7 +118,7 @@ def start_cluster(
         site.kubeconfig,
         binaries.programs["kubectl"],
         {component.name: component for component in components},
-        None if outlive else Keeper(directory),
+        None if outlive else ProcessReaper(directory),
     )
     try:
         _launch(components)

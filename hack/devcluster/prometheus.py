@@ -9,8 +9,8 @@ from typing import Self
 import yaml
 
 from devcluster.component import Component
-from devcluster.keeper import kept
 from devcluster.loopback import HOST, Health, free_ports
+from devcluster.reaper import kept
 from devcluster.tools import find_program
 
 

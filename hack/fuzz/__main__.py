@@ -42,7 +42,7 @@ RESERVATION_SECONDS = 2.0
 _NAMESPACE, _LIMITED, _PROBES = "fuzz", "fuzz-limited", "fuzz-probe"
 
 
-async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
+async def run_plan(cluster: LocalCluster, plan: Plan) -> Outcome:
     """Run the operator and execute the plan."""
     program = tidelock(cluster, await asyncio.to_thread(install, cluster))
     for namespace in (_NAMESPACE, _LIMITED, _PROBES):
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
         start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
     ):
         say(f"seed {plan.seed}, {plan.objects} objects.")
-        outcome = asyncio.run(play(cluster, plan))
+        outcome = asyncio.run(run_plan(cluster, plan))
     outcome.findings += slowness(outcome.health)
     report(plan, outcome)
     return 1 if outcome.findings else 0

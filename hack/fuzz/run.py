@@ -91,7 +91,7 @@ class Outcome:
 async def fuzz(tenancy: Tenancy, source: Source, program: Component, plan: Plan) -> Outcome:
     """Execute a plan against a running operator, and delete all objects."""
     run = _Run(tenancy, source, program, plan)
-    await run.play()
+    await run.execute()
     return run.outcome
 
 
@@ -103,7 +103,7 @@ class _Run:
         self._dead = False
         self.outcome = Outcome()
 
-    async def play(self) -> None:
+    async def execute(self) -> None:
         await put_nodes(self._tenancy.admin, _nodes())
         probe = LatencyProbe(self._tenancy.admin, self._tenancy.probes, _PROBE_NODE)
         await probe.measure()
@@ -124,13 +124,13 @@ class _Run:
                 return
             case = self._source.draw(number)
             self._recent.append(case)
-            await self._play(case)
+            await self._try(case)
             self._look()
             if number % _PROGRESS == _PROGRESS - 1:
                 found = len(self.outcome.findings)
                 say(f"{number + 1} objects, {self.outcome.patches} patches, {found} findings")
 
-    async def _play(self, case: Case) -> None:
+    async def _try(self, case: Case) -> None:
         """Create an object and change it. Each request must be refused with a reason, or answered."""
         collection = case.resource.collection(self._namespace(case))
         if not await self._send(case, "POST", collection, case.manifest):

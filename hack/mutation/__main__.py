@@ -1,7 +1,7 @@
 """Plants random faults and lists those that no test finds: hack/mutate [N] [--package ledger] [--seed S].
 
 One fault at a time is planted in a copy of operator/tidelock/scheduler or ledger. The tests of the pure core
-that run the faulty line are played until one fails: first those of the same package, then all others. A run
+that run the faulty line are run until one fails: first those of the same package, then all others. A run
 with coverage finds these tests once, and is kept in build/mutation until the code changes.
 
 The exit status is 1 if a fault survives that is not in hack/mutation/equivalent.txt.

@@ -29,7 +29,7 @@ _SETTING = Setting(nodes=20, cores=(8, 16), workloads=60, fill=0.97, life=4 * 36
 
 
 def report() -> str:
-    """Play the run, and return its page."""
+    """Replay the run, and return its page."""
     world = world_of("half a day", synthetic_load(200, _STEPS, _SEED), _SETTING, _SEED)
     configuration = default_configuration(SCHEDULER, BUILTINS)
     _, results = ShadowedSimulation(world, "default", configuration, _SEED).shadowed()

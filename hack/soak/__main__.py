@@ -44,7 +44,7 @@ def install(cluster: LocalCluster) -> Path:
     return operator_kubeconfig(cluster, cluster.directory)
 
 
-async def play(cluster: LocalCluster, plan: Plan) -> Outcome:
+async def run_plan(cluster: LocalCluster, plan: Plan) -> Outcome:
     """Run the operator and execute the plan."""
     program = tidelock(cluster, install(cluster))
     await asyncio.to_thread(program.start)
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
         start_cluster(Path(directory), controller_manager=False, kwok=False) as cluster,
     ):
         say(f"{plan.minutes:g} min at {plan.rate:g} objects a second.")
-        outcome = asyncio.run(play(cluster, plan))
+        outcome = asyncio.run(run_plan(cluster, plan))
     report(plan, outcome)
     if target:
         target.write_bytes(msgspec.json.format(msgspec.json.encode({"plan": plan, "outcome": outcome})))

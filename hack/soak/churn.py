@@ -10,7 +10,7 @@ import msgspec
 
 from bench.world import each
 from soak.histories import LostError
-from soak.lives import KINDS, Actor
+from soak.lives import KINDS, SoakClient
 from soak.nodes import STABLE, node_names
 from soak.outcome import Outcome
 from tidelock.kube.client import PODS, RESERVATIONS
@@ -25,7 +25,7 @@ _SIZE = {"cpu": "1", "memory": "2Gi"}
 class Churn:
     """The lives of a run and their results."""
 
-    def __init__(self, actor: Actor, outcome: Outcome) -> None:
+    def __init__(self, actor: SoakClient, outcome: Outcome) -> None:
         self._actor = actor
         self._outcome = outcome
 
@@ -63,7 +63,7 @@ class Churn:
 class LongLived:
     """Reservations and pods that last for the whole run, one of each on every stable node."""
 
-    actor: Actor
+    actor: SoakClient
     nodes: int
     held: dict[str, tuple[str, str]] = field(default_factory=dict)
 

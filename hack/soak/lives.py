@@ -20,7 +20,7 @@ _STAY = 4.0  # limit in seconds of a random delay
 
 
 @dataclass(frozen=True)
-class Actor:
+class SoakClient:
     """A client that creates, changes and deletes objects, and waits for their states.
 
     Attributes:
@@ -107,7 +107,7 @@ class Actor:
         self.seen.forget(resource, name)
 
 
-async def consumed(actor: Actor, name: str) -> None:
+async def consumed(actor: SoakClient, name: str) -> None:
     """Let a pod consume its reservation, and delete the pod later."""
     await actor.reservation(name)
     await actor.active(name)
@@ -118,7 +118,7 @@ async def consumed(actor: Actor, name: str) -> None:
     await actor.remove(PODS, name)
 
 
-async def awaited(actor: Actor, name: str) -> None:
+async def awaited(actor: SoakClient, name: str) -> None:
     """Create a pod first, which waits for its reservation."""
     await actor.pod(name, insists=True)
     await actor.reservation(name)
@@ -127,7 +127,7 @@ async def awaited(actor: Actor, name: str) -> None:
     await actor.remove(PODS, name)
 
 
-async def retained(actor: Actor, name: str) -> None:
+async def retained(actor: SoakClient, name: str) -> None:
     """Let a reservation be retained as a tombstone, and delete it."""
     await actor.reservation(name, retention="Retain")
     await actor.pod(name)
@@ -137,14 +137,14 @@ async def retained(actor: Actor, name: str) -> None:
     await actor.remove(PODS, name)
 
 
-async def expired(actor: Actor, name: str) -> None:
+async def expired(actor: SoakClient, name: str) -> None:
     """Let a reservation expire, as its pod never comes."""
     await actor.reservation(name, ttlSeconds=actor.rng.randint(1, 5))
     await actor.group_committed(name)
     await actor.gone(RESERVATIONS, name)
 
 
-async def deleted(actor: Actor, name: str) -> None:
+async def deleted(actor: SoakClient, name: str) -> None:
     """Delete an active reservation."""
     await actor.reservation(name)
     await actor.active(name)
@@ -152,7 +152,7 @@ async def deleted(actor: Actor, name: str) -> None:
     await actor.remove(RESERVATIONS, name)
 
 
-async def withdrawn(actor: Actor, name: str) -> None:
+async def withdrawn(actor: SoakClient, name: str) -> None:
     """Delete a reservation and its pod in any state."""
     await actor.reservation(name)
     await actor.pod(name)
@@ -163,7 +163,7 @@ async def withdrawn(actor: Actor, name: str) -> None:
     await actor.gone(RESERVATIONS, name)
 
 
-async def edited(actor: Actor, name: str) -> None:
+async def edited(actor: SoakClient, name: str) -> None:
     """Make a reservation larger, then smaller, and shorten its lifetime."""
     await actor.reservation(name, resources={"cpu": "1"})
     await actor.active(name)
@@ -174,14 +174,14 @@ async def edited(actor: Actor, name: str) -> None:
     await actor.gone(RESERVATIONS, name)
 
 
-async def rejected(actor: Actor, name: str) -> None:
+async def rejected(actor: SoakClient, name: str) -> None:
     """Create a reservation that fits no node, and wait for its deadline."""
     await actor.reservation(name, resources=_NOWHERE, pendingDeadlineSeconds=1)
     await actor.phase(name, "Rejected")
     await actor.remove(RESERVATIONS, name)
 
 
-async def plain(actor: Actor, name: str) -> None:
+async def plain(actor: SoakClient, name: str) -> None:
     """Create a pod without a reservation."""
     await actor.pod(name)
     await actor.bound(name)
@@ -197,7 +197,7 @@ def _named(name: str) -> Mapping[str, str]:
 class Kind(NamedTuple):
     """A kind of life: its function, its number of objects, and its weight among the kinds."""
 
-    live: Callable[[Actor, str], Awaitable[None]]
+    live: Callable[[SoakClient, str], Awaitable[None]]
     objects: int
     weight: int
 

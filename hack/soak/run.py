@@ -13,7 +13,7 @@ from devcluster.output import say
 from soak.accounts import of_api, of_ledger
 from soak.churn import Churn, LongLived
 from soak.histories import LostError, watching
-from soak.lives import Actor
+from soak.lives import SoakClient
 from soak.nodes import CHANGING, STABLE, change_nodes, create_nodes, delete_nodes, node_names, recreate
 from soak.outcome import Outcome
 from soak.samples import Sample, look, metrics_of
@@ -53,7 +53,7 @@ async def soak(client: KubeClient, namespace: str, program: Component, plan: Pla
     """Execute a plan against a running operator, and delete all objects."""
     run = _Soak(client, namespace, program, plan)
     try:
-        await run.play()
+        await run.execute()
     except* (LostError, ApiError, OSError) as group:  # OSError: the operator does not answer a scrape
         run.outcome.faults += _words(group)
     finally:
@@ -72,13 +72,13 @@ class _Soak:
         self._begin = time.perf_counter()
         self.outcome = Outcome()
 
-    async def play(self) -> None:
+    async def execute(self) -> None:
         plan, outcome = self._plan, self.outcome
         rng = Random(plan.seed)  # noqa: S311 -- chance, no secret
         changing = node_names(CHANGING, plan.changing_nodes)
         await create_nodes(self._client, [*node_names(STABLE, plan.nodes), *changing])
         async with watching(self._client, self._namespace, plan.patience) as seen:
-            actor = Actor(self._client, self._namespace, seen, rng)
+            actor = SoakClient(self._client, self._namespace, seen, rng)
             churn, long_lived = Churn(actor, outcome), LongLived(actor, plan.nodes)
             await long_lived.up()
             await self._agree("before the churn")

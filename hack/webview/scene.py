@@ -33,7 +33,7 @@ _LARGE = {"cpu": "64", "memory": "512Gi", "pods": "110", _GPU: "8"}
 _SMALL = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 
 
-class HandClock:
+class FakeClock:
     """A clock that stands still until `advance` is called."""
 
     def __init__(self, time: float) -> None:
@@ -56,7 +56,7 @@ class Scene:
     """A cluster with objects that are added by hand."""
 
     def __init__(self) -> None:
-        self.clock = HandClock(_START)
+        self.clock = FakeClock(_START)
         decider = Decider(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS))
         self.stage = Stage(decider, self.clock)
         self._event_handlers = EventHandlers(

@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from tidelock.accepting import ListenError
 from tidelock.binders.endpoint import SERVICE, WEB_SERVICE, Endpoint
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
@@ -36,16 +35,16 @@ from tidelock.model.reservation_quote import decode_quote
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.running import background, until
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.device_reporter import DeviceReporter
 from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extender_calls import ExtenderCaller
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
 from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
 from tidelock.scheduler.actions.status_writer import StatusWriter
-from tidelock.scheduler.actions.tasks import About, Tasks, TurnTaking
+from tidelock.scheduler.actions.tasks import FairApi, FaultSubject, Tasks
 from tidelock.scheduler.controllers.groups import GroupController
 from tidelock.scheduler.controllers.quotas import QuotaController
 from tidelock.scheduler.controllers.quotes import QuoteController
@@ -58,13 +57,14 @@ from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.scheduler.views.recent_decisions import MOST, RecentDecisions
 from tidelock.settings import Settings
+from tidelock.tcp_server import ListenError
 from tidelock.telemetry import Telemetry
 from tidelock.web.standing import Standing
 
 if TYPE_CHECKING:
     from kopf import OperatorRegistry
 
-    from tidelock.binders.answering import CreationDesk
+    from tidelock.binders.creation_webhook import CreationWebhook
     from tidelock.binders.server import BinderServer
     from tidelock.integrations.karmada.server import EstimatorServer
     from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
@@ -134,7 +134,7 @@ class Leader:
             move_after=settings.move_after_seconds,
             earmark_after=settings.earmark_after_seconds,
             on_enqueue=self.telemetry.queued,
-            api=TurnTaking(client, tasks),
+            api=FairApi(client, tasks),
             recorder=self.telemetry,
             device_reports=DeviceReporter(self._recorder, self.telemetry),
             on_failure=self.isolation.failed,
@@ -147,7 +147,7 @@ class Leader:
         self._groups = GroupController(context, decider.ledger)
         self._schedules = ScheduleController(context, decider.ledger)
         self._quotas = QuotaController(context, decider.ledger.quotas)
-        self._desk = QuoteController(context, decider)
+        self._quotes = QuoteController(context, decider)
         self._requests = self._make_requests(context) if settings.provisioning_requests else None
         self._autoscalers = Autoscalers(
             context, decider, keep_nodes=settings.keep_nodes, request_nodes=settings.request_nodes
@@ -155,7 +155,7 @@ class Leader:
         self._gates, self._loop = self._make_loop(context, settings.borrower_grace_seconds)
         self._event_handlers = self._make_event_handlers()
         self._reflectors: list[Reflector[Any]] = []
-        self._door = self._make_door(settings)
+        self._binder_server = self._make_binder_server(settings)
         namespace = settings.lease_namespace or connection.namespace
         self._web = Endpoint(client, Key(namespace, WEB_SERVICE), settings.web_address, settings.port, "web")
         self._estimator = self._make_estimator(settings)
@@ -171,7 +171,7 @@ class Leader:
         gates = GateReporter(context, decider, binder)
         loop = Loop(
             decider,
-            Consultant(context, decider, self._extenders),
+            ExtenderCaller(context, decider, self._extenders),
             binder,
             Evictor(context, decider, borrower_grace),
             StatusWriter(context, decider.ledger, lambda: self._loop.wake()),  # noqa: PLW0108 -- made below
@@ -287,7 +287,7 @@ class Leader:
     def _endless(self) -> Iterator[Coroutine[Any, Any, NoReturn]]:
         """Yield all work that runs for as long as this process leads."""
         yield self._leadership.keep()
-        pods = self._event_handlers.pods if self._door is None else self._door.arrivals
+        pods = self._event_handlers.pods if self._binder_server is None else self._binder_server.unbound_pods
         whole = self._extenders.configured
         client, rng, noted, failed = self._client, self._rng, self._faults.noted, self.isolation.failed
         self._reflectors = list(
@@ -296,7 +296,7 @@ class Leader:
             )
         )
         for resource, decode, sink in (
-            (RESERVATIONQUOTES, decode_quote, self._desk),
+            (RESERVATIONQUOTES, decode_quote, self._quotes),
             (RESERVATIONGROUPS, decode_group, self._groups),
             (RESERVATIONSCHEDULES, decode_schedule, self._schedules),
         ):
@@ -322,7 +322,7 @@ class Leader:
         started, supervise = self._loop.started, self.isolation.supervise
         yield supervise("gates", lambda: self._gates.run(started))
         yield supervise("quotas", lambda: self._quotas.run(started))
-        yield supervise("quotes", lambda: self._desk.run(started))
+        yield supervise("quotes", lambda: self._quotes.run(started))
         yield supervise("groups", lambda: self._groups.run(started))
         yield supervise("schedules", lambda: self._schedules.run(started))
         if (requests := self._requests) is not None:
@@ -332,8 +332,8 @@ class Leader:
             yield supervise(name, work)
         yield supervise("clock", lambda: watch_skew(client, self._clock.now, self.telemetry.clock_skew.set))
         yield supervise("web", self._web.keep)
-        if self._door is not None:
-            yield supervise("binders", self._door.run, fatal=(ListenError,))
+        if self._binder_server is not None:
+            yield supervise("binders", self._binder_server.run, fatal=(ListenError,))
         if self._estimator is not None:
             yield supervise("estimator", self._estimator.run, fatal=(ListenError,))
 
@@ -367,7 +367,7 @@ class Leader:
             ready=lambda: self._event_handlers.ready,
             isolation=self.isolation,
         )
-        about = About("measurements", WATERLEVELS, ObjectMeta(""))
+        about = FaultSubject("measurements", WATERLEVELS, ObjectMeta(""))
         take = decider.measurements.take
         load.on_uses(lambda uses: tasks.spawn(in_slices(take(uses), AT_LEISURE), about))
         return load
@@ -380,7 +380,7 @@ class Leader:
         self.telemetry.ready.set_function(lambda: float(self._event_handlers.ready))
         self.telemetry.tasks.set_function(lambda: float(len(asyncio.all_tasks())))
 
-    def _make_door(self, settings: Settings) -> "BinderServer | None":
+    def _make_binder_server(self, settings: Settings) -> "BinderServer | None":
         """Make the server for other binders and for creations, if it is asked for.
 
         It sees pods before the event handlers. Answers of earlier leaders count before the first decision, so
@@ -398,10 +398,10 @@ class Leader:
         from tidelock.binders.server import BinderServer  # noqa: PLC0415
         from tidelock.binders.unbound_pods import UnboundPods  # noqa: PLC0415
 
-        guard = AdmissionCheck(self._decider)
+        check = AdmissionCheck(self._decider)
         namespace, _, name = settings.tls_secret.partition("/")
-        desk = self._make_desk() if settings.answers else None
-        keeper = CertificateRotator(
+        webhook = self._make_creation_webhook() if settings.answers else None
+        rotator = CertificateRotator(
             self._client,
             Key(namespace, name),
             settings.tls_names,
@@ -411,11 +411,11 @@ class Leader:
             rotate=settings.tls_rotate,
         )
         if settings.extender and settings.extender_clients:
-            keeper.trust(Path(settings.extender_clients))
+            rotator.trust(Path(settings.extender_clients))
         return BinderServer(
-            guard,
-            UnboundPods(self._event_handlers.pods, guard, self._clock),
-            keeper,
+            check,
+            UnboundPods(self._event_handlers.pods, check, self._clock),
+            rotator,
             Endpoint(self._client, Key(namespace, SERVICE), settings.tls_address, settings.tls_port),
             self._client,
             self._clock,
@@ -427,7 +427,7 @@ class Leader:
             wake=self._loop.wake,
             extender=settings.extender,
             admission=settings.admission,
-            desk=desk,
+            webhook=webhook,
         )
 
     def _make_estimator(self, settings: Settings) -> "EstimatorServer | None":
@@ -451,16 +451,16 @@ class Leader:
             ready=self._answers,
         )
 
-    def _make_desk(self) -> "CreationDesk":
-        """Make the desk for creations. Nothing is decided before there are keys for its answers."""
-        from tidelock.binders.answering import CreationDesk  # noqa: PLC0415 -- as in _make_door
+    def _make_creation_webhook(self) -> "CreationWebhook":
+        """Make the webhook of creations. Nothing is decided before there are keys for its answers."""
+        from tidelock.binders.creation_webhook import CreationWebhook  # noqa: PLC0415
 
         provided = self._event_handlers.await_resource("answers")
-        desk = CreationDesk(
+        webhook = CreationWebhook(
             self._decider.ledger, self._clock, self._loop.wake, provided, self._tasks.note_request
         )
-        self._loop.on_answers = desk.decided
-        return desk
+        self._loop.on_answers = webhook.decided
+        return webhook
 
     def _answers(self) -> bool:
         """Return whether to answer other programs: all is known, and no other process admits."""

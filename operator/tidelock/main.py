@@ -63,7 +63,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
         command.add_arguments(simulate)
     shadow = commands.add_parser(
-        "shadow", help="watch a cluster, play each decision without a write, and report the differences"
+        "shadow", help="watch a cluster, replay each decision without a write, and report the differences"
     )
     if "shadow" in words:
         from tidelock.shadow import command as shadow_command  # noqa: PLC0415

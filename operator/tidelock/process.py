@@ -15,7 +15,6 @@ from uuid import uuid4
 import uvloop
 
 from tidelock import __version__
-from tidelock.accepting import ServingError, accepting
 from tidelock.binders.errors import ClientsError
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
@@ -23,13 +22,14 @@ from tidelock.framework.config_file import ConfigurationError
 from tidelock.handlers import lifecycle
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
-from tidelock.kube.lease import Alone, Leadership, Lease, LeaseLostError, LeaseTimes
+from tidelock.kube.lease import Leadership, Lease, LeaseLostError, LeaseTimes, NoElection
 from tidelock.kube.lease_thread import LeaseThread
 from tidelock.leader import STUCK, Leader
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import read_configuration_file
 from tidelock.running import background, end_within, until
 from tidelock.settings import Settings
+from tidelock.tcp_server import ServingError, serve_tcp
 from tidelock.tokens import read_token
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
     configuration = _configuration(settings)
     if settings.metrics_token_file:
         read_token(Path(settings.metrics_token_file))  # to report a wrong file before anything else begins
-    async with accepting(asyncio.Protocol, settings.listen, settings.port, option="--port"):
+    async with serve_tcp(asyncio.Protocol, settings.listen, settings.port, option="--port"):
         pass  # to report a port that is taken, too
     connection = load_connection(settings.kubeconfig or None)
     clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
@@ -144,7 +144,7 @@ async def _leadership(
     settings: Settings, connection: Connection, agent: str, rng: Random
 ) -> AsyncIterator[Leadership]:
     if not settings.leader_elect:
-        yield Alone()
+        yield NoElection()
         return
     duration = float(settings.lease_duration_seconds)
     client = KubeClient(connection, user_agent=agent, connections=_LEASE_CONNECTIONS)

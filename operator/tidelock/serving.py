@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from tidelock.listening import Handler, Limits, bounded, listening
+from tidelock.http_server import Handler, Limits, bounded, serve_http
 from tidelock.tokens import TokenError, read_token
 
 logger = logging.getLogger(__name__)
@@ -106,5 +106,5 @@ async def serve(
         application.router.add_get("/", to_site)
         application.router.add_get("/web", to_site)
         application.add_subapp("/web/", site)
-    async with listening(application, address, port, option="--port") as served:
+    async with serve_http(application, address, port, option="--port") as served:
         yield served

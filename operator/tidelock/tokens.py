@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidelock.accepting import ServingError
+from tidelock.tcp_server import ServingError
 
 
 class TokenError(ServingError):

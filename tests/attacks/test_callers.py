@@ -101,7 +101,7 @@ async def test_a_forged_review_with_the_uid_of_a_waiting_pod_leaves_it_in_the_qu
 ) -> None:
     """A review with the uid of a waiting pod removed that pod from the queue permanently."""
     waiting = pod("web-0")
-    scene.arrivals.upsert(None, waiting)
+    scene.unbound_pods.upsert(None, waiting)
     request = REVIEW["request"] | {"object": pod_json("forged", uid=waiting.uid, node_name="a")}
     assert (await scene.post("/admission", {"request": request}))[0] == 400
     assert scene.core.queue.get(waiting.uid) is not None

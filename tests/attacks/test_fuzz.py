@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.api import Api
 from cluster.leases import forget_lease
 from devcluster import LocalCluster
-from fuzz.__main__ import play
+from fuzz.__main__ import run_plan
 from fuzz.run import Plan
 
 OURS = ("Reservation", "ReservationGroup", "ReservationSchedule", "ReservationQuote", "ReservationQuota")
@@ -20,7 +20,7 @@ OURS = ("Reservation", "ReservationGroup", "ReservationSchedule", "ReservationQu
 def test_500_hostile_objects_end_with_a_status_or_a_refusal_that_names_their_field(
     attacked_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    outcome = asyncio.run(play(attacked_cluster, Plan(seed="ci", objects=500, folder=tmp_path)))
+    outcome = asyncio.run(run_plan(attacked_cluster, Plan(seed="ci", objects=500, folder=tmp_path)))
     forget_lease(Api(attacked_cluster.kubeconfig))
     assert outcome.findings == []
     probes, reservations = outcome.health.probes, outcome.health.reservations

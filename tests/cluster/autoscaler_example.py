@@ -45,8 +45,8 @@ def permit(world: World) -> None:
     world.quota(found["metadata"]["name"], **found["spec"])
 
 
-def play(world: World) -> Example:
-    """Play the example up to the pod's binding, beside an autoscaler that runs."""
+def run_example(world: World) -> Example:
+    """Run the example up to the pod's binding, beside an autoscaler that runs."""
     first = world.node("first", cpu=NODE_CPU)
     permit(world)
     world.store(reservation(world, "web-0")).until_phase("Active")
@@ -58,9 +58,9 @@ def play(world: World) -> Example:
     guest_node = guest.until_bound()
     refusals = [condition(each["status"], "PodScheduled").get("message", "") for _, each in guest.history()]
     assert any("Insufficient cpu beside reservations" in each for each in refusals)
-    played = Example(first, second, made, guest, guest_node)
-    assert len(played.nodes) == 3
+    example = Example(first, second, made, guest, guest_node)
+    assert len(example.nodes) == 3
     label, value = next(iter(world.selector.items()))
     listed = world.admin.get(f"{NODES.collection()}?labelSelector={label}={value}")["items"]
-    assert {each["metadata"]["name"] for each in listed} == played.nodes
-    return played
+    assert {each["metadata"]["name"] for each in listed} == example.nodes
+    return example

@@ -25,7 +25,7 @@ def reserved_cpu() -> str:
     return cpu
 
 
-def play(ask: Callable[[str], int], column: int) -> None:
+def ask_all(ask: Callable[[str], int], column: int) -> None:
     """Ask all questions of the page, and compare the answers with a column of its table."""
     expected = {question: answers[column] for question, answers in example().items()}
     assert expected.keys() == {REPLICAS, ASSUMED, SETS, ELSEWHERE}

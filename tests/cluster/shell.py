@@ -60,7 +60,7 @@ class Shell:
         )
 
 
-def play(page: Shell, command: Command) -> None:
+def replay(page: Shell, command: Command) -> None:
     """Run a command, and check that its exit status and its output are those of the page."""
     done = page.run(command.typed)
     expected, failed, _ = command.printed.partition("\n(exit status 1)")

@@ -33,7 +33,7 @@ from devcluster import LocalCluster, wait_for
 from tidelock.binders.certificate_rotator import ANSWER_KEY, FORMER_ANSWER_KEY
 from tidelock.client import Cluster as Client
 from tidelock.client import NoCapacity, hold
-from tidelock.client.feed import Feed
+from tidelock.client.informer import Informer
 from tidelock.kube.client import MUTATING_WEBHOOKS, RESERVATIONS
 from tidelock.model.answer import ANSWER, SIGNATURE
 
@@ -308,7 +308,7 @@ def test_many_creations_at_once_share_the_last_capacity(world: World) -> None:
 async def test_the_client_needs_only_the_response(
     world: World, private_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Feed, "upsert", lambda *_: None)
+    monkeypatch.setattr(Informer, "upsert", lambda *_: None)
     node = world.node()
     spec = world.manifest()["spec"]
     async with Client("east", kubeconfig=private_cluster.kubeconfig, namespace=world.namespace) as cluster:

@@ -109,7 +109,7 @@ def until_free(world: World, cpu: str) -> None:
 async def test_the_capacity_of_a_creation_that_another_admission_refuses_comes_back(
     private_world: World, ttl: int
 ) -> None:
-    def play() -> None:
+    def scenario() -> None:
         node = private_world.node(cpu="2")
         lock, answer = create_wanted(private_world, "kept")
         with denying(private_world):
@@ -120,12 +120,12 @@ async def test_the_capacity_of_a_creation_that_another_admission_refuses_comes_b
         assert lock.until_phase("Active")["activatedAt"] == answer["activatedAt"]
         assert private_world.taken_cpu(node) == 2
 
-    await asyncio.to_thread(play)
+    await asyncio.to_thread(scenario)
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_of_several_creations_of_one_name_the_first_keeps_its_capacity(private_world: World) -> None:
-    def play() -> None:
+    def scenario() -> None:
         node = private_world.node(cpu="16")
         kept = []
         with ThreadPoolExecutor(CLIENTS) as clients:
@@ -143,12 +143,12 @@ async def test_of_several_creations_of_one_name_the_first_keeps_its_capacity(pri
             assert {name: status[name] for name in answer} == answer
         assert private_world.taken_cpu(node) == ROUNDS
 
-    await asyncio.to_thread(play)
+    await asyncio.to_thread(scenario)
 
 
 @pytest.mark.usefixtures("hasty")
 async def test_a_key_that_is_removed_is_replaced_and_stays_valid(private_world: World) -> None:
-    def play() -> None:
+    def scenario() -> None:
         before = private_world.admin.get(SECRET)["data"][ANSWER_KEY]
         private_world.admin.merge(SECRET, {"data": {ANSWER_KEY: None}})
         data = wait_for(
@@ -162,4 +162,4 @@ async def test_a_key_that_is_removed_is_replaced_and_stays_valid(private_world: 
         lock, answer = create_wanted(private_world)
         assert lock.until_phase("Active")["activatedAt"] == answer["activatedAt"]
 
-    await asyncio.to_thread(play)
+    await asyncio.to_thread(scenario)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.api import Api, Manifest, RefusedError
-from cluster.autoscaler_example import NODE_CPU, play
+from cluster.autoscaler_example import NODE_CPU, run_example
 from cluster.live import Live, Node
 from cluster.operator_process import OperatorProcess
 from cluster.scripted_autoscaler import ScriptedAutoscaler, capacity_buffers
@@ -84,7 +84,7 @@ def node_named(world: World, name: str) -> Node:
 @pytest.mark.usefixtures("buffers")
 def test_a_reservation_and_a_pod_get_nodes_and_keep_them(world: World) -> None:
     with ScriptedAutoscaler(world, cpu=NODE_CPU) as autoscaler:
-        example = play(world)
+        example = run_example(world)
         assert autoscaler.made == [example.made, example.guest_node]
         until_annotated(example.first, ALL)
         until_annotated(node_named(world, example.made), ALL)

@@ -1,9 +1,6 @@
 """The client for managers, on real API servers with the operator."""
 
 import asyncio
-import base64
-import json
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from cluster.api import Api, Manifest
+from cluster.api import Api
+from cluster.managed import reservations, spec
 from cluster.operator_process import Launch
 from cluster.world import World
 from devcluster import Cluster as ControlPlane
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import token_kubeconfig
-from documents import ROOT, blocks
+from documents import ROOT
 from tidelock.client import (
     RESERVATIONS,
     AllRefused,
@@ -39,9 +37,6 @@ from tidelock.client import (
 )
 from tidelock.client.sync import blocking, call
 from unit.kube.kubeconfigs import write_kubeconfig
-
-PAGE = ROOT / "docs" / "integrate-your-manager.md"
-CURL_TIMED_OUT = 28
 
 
 @pytest.fixture
@@ -68,18 +63,6 @@ async def west(west_world: World, private_cluster: LocalCluster) -> AsyncIterato
         yield opened
 
 
-@pytest.fixture
-def manager(world: World, controlplane: ControlPlane, tmp_path: Path) -> Path:
-    """Return a kubeconfig with the rights of the ClusterRole tidelock-manager, and no others."""
-    here = f"--namespace={world.namespace}"
-    controlplane.kubectl("create", "serviceaccount", "dispatcher", here)
-    account = f"--serviceaccount={world.namespace}:dispatcher"
-    controlplane.kubectl(
-        "create", "rolebinding", "dispatcher", "--clusterrole=tidelock-manager", account, here
-    )
-    return token_kubeconfig(controlplane, "dispatcher", world.namespace, tmp_path / "dispatcher")
-
-
 @asynccontextmanager
 async def silent_cluster(folder: Path) -> AsyncIterator[Cluster]:
     """Yield a cluster whose API server takes connections and never answers."""
@@ -102,18 +85,6 @@ def away(folder: Path) -> Cluster:
     """Return a cluster with an address at which nothing listens."""
     kubeconfig = write_kubeconfig(folder / "away", "http://127.0.0.1:1", {})
     return Cluster("away", kubeconfig=kubeconfig, timeout=1.0)
-
-
-def spec(world: World, cpu: str = "1", **fields: Any) -> Manifest:
-    """Return the spec of a reservation for the pod web-0."""
-    wanted: Manifest = world.manifest("web-0", cpu, **fields)["spec"]
-    return wanted
-
-
-def reservations(world: World) -> list[Manifest]:
-    """Return the reservations of a world."""
-    found: list[Manifest] = world.api.get(RESERVATIONS.collection(world.namespace))["items"]
-    return found
 
 
 def phases(world: World) -> list[str]:
@@ -456,56 +427,3 @@ async def test_a_hold_outlives_a_restart_of_the_api_server(
         async with asyncio.timeout(60):
             await held.lost.wait()
         assert (held.loss and held.loss.reason) == "NodeLost"
-
-
-async def test_the_rights_of_a_manager_suffice(world: World, manager: Path) -> None:
-    node = world.node()
-    wanted = spec(world, lease={"durationSeconds": 1})
-    async with Cluster("east", kubeconfig=manager) as cluster:
-        assert (await quote(cluster, wanted)).feasible
-        async with race([cluster], wanted, name="web-0") as held:
-            await asyncio.sleep(1)
-            assert (held.node, held.lost.is_set()) == (node.name, False)
-    assert reservations(world) == []
-
-
-def test_the_page_has_the_same_steps_over_http(world: World, manager: Path, tmp_path: Path) -> None:
-    world.node()
-    found = json.loads(manager.read_text())
-    server = found["clusters"][0]["cluster"]
-    (tmp_path / "ca.crt").write_bytes(base64.b64decode(server["certificate-authority-data"]))
-    page = [each for each in blocks() if each.page == PAGE]
-    (body,) = (each.text for each in page if each.language == "json")
-    (tmp_path / "reservation.json").write_text(body)
-    (text,) = (each.text for each in page if each.language == "sh" and "curl" in each.text)
-    export, create, watch, commit, delete = text.replace("/shop/", f"/{world.namespace}/").splitlines()
-    variables = {"SERVER": server["server"], "TOKEN": found["users"][0]["user"]["token"]}
-
-    def run(command: str) -> list[Manifest]:
-        done = subprocess.run(
-            ["bash", "-c", f"{export}\n{command}"],
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | variables,
-        )
-        assert done.returncode in {0, CURL_TIMED_OUT}, done.stderr
-        decoder, answers, rest = json.JSONDecoder(), [], done.stdout.strip()
-        while rest:
-            answer, end = decoder.raw_decode(rest)
-            answers.append(answer)
-            rest = rest[end:].strip()
-        return answers
-
-    assert run(create)[0]["metadata"]["name"] == "web-0"
-    seen = run(watch)[-1]["object"]
-    assert seen["status"]["phase"] == "Active"
-    variables["HOLD"] = seen["status"]["commit"]["token"]
-    assert run(commit)[0]["spec"]["commit"]["token"] == variables["HOLD"]
-    last = run(watch)[-1]["object"]
-    assert [each["status"] for each in last["status"]["conditions"] if each["type"] == "Committed"] == [
-        "True"
-    ]
-    run(delete)
-    assert reservations(world) == []

@@ -23,9 +23,9 @@ def test_exactly_as_many_claimants_as_fit_get_capacity(private_cluster: LocalClu
     api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     contest = Contest(claimants=40, nodes=3, capacity=3)
 
-    async def play() -> None:
+    async def compete() -> None:
         async with admin(private_cluster) as client:
-            await contest.play(client, ROUNDS)
+            await contest.run(client, ROUNDS)
 
     with (
         operating(private_cluster, tmp_path, "--extender", "--admission", port=port) as process,
@@ -37,7 +37,7 @@ def test_exactly_as_many_claimants_as_fit_get_capacity(private_cluster: LocalClu
             port, authority(api, tmp_path, port), scheduler_keys(private_cluster)
         )
         with stock_scheduler(private_cluster, settings | {"profiles": [{"schedulerName": PEER}]}):
-            asyncio.run(play())
+            asyncio.run(compete())
         violations = process.metrics().get('tidelock_reservation_violations_total{policy="Keep"}', 0)
     assert contest.faults == []
     assert sum(contest.winners.values()) == ROUNDS * 9

@@ -17,15 +17,15 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_demo_succeeds_and_shows_all_chapters(options: list[str]) -> None:
     if options and wanted_version() != NEWEST:
         pytest.skip("a kubelet must not be newer than its API server")
-    played = run("demo", *options)
-    assert played.returncode == 0, played.stdout + played.stderr
-    assert played.stdout.rstrip().endswith("The story went as it should.")
-    assert [title for title, _ in CHAPTERS if title not in played.stdout] == []
+    demo = run("demo", *options)
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert demo.stdout.rstrip().endswith("The story went as it should.")
+    assert [title for title, _ in CHAPTERS if title not in demo.stdout] == []
 
 
 def test_the_screens_of_the_plugin_are_those_of_its_page() -> None:
-    played = run("demo.tour", "--check")
-    assert played.returncode == 0, played.stdout + played.stderr
+    demo = run("demo.tour", "--check")
+    assert demo.returncode == 0, demo.stdout + demo.stderr
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -13,13 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.crds import install_crds
 from cluster.operator_process import OperatorProcess
-from cluster.shell import Shell, play
+from cluster.shell import Shell, replay
 from cluster.world import World
 from devcluster import Cluster, DevClusterError
 from devcluster.identity import rendered
 from devcluster.loopback import HOST
 from documents import ROOT, Block, Command, Kind, blocks, commands, kind_of, objects
-from played import EXAMPLES, README, TUTORIAL, example, is_played
+from replayed import EXAMPLES, README, TUTORIAL, example, is_replayed
 
 MANIFESTS = ("manifests/base", "manifests/monitoring")
 # Objects of these groups belong to other operators, and their CRDs are not installed.
@@ -106,7 +106,7 @@ def test_kubectl_and_helm_know_the_commands(shell: Shell) -> None:
     An object, a release or a kind of another operator can be absent here, unlike in the reader's cluster.
     """
     wrong = []
-    for block in (block for block in blocks() if not is_played(block)):
+    for block in (block for block in blocks() if not is_replayed(block)):
         shell.file(block)
         folder = "."
         for command in commands(block) if block.language in {"sh", "console"} else ():
@@ -147,21 +147,21 @@ def test_a_page_prints_the_documented_output(
     The commands that create or delete a control plane, or start the operator, are left out.
     """
     page = Shell(installed, tmp_path, f"{world.namespace}-page")
-    played = 0
+    replayed = 0
     try:
-        for block in (block for block in blocks() if block.page == path and is_played(block)):
+        for block in (block for block in blocks() if block.page == path and is_replayed(block)):
             page.file(block)
             for command in commands(block) if block.language in {"sh", "console"} else ():
                 if command.words[0] == "kubectl":
-                    play(page, command)
-                    played += 1
+                    replay(page, command)
+                    replayed += 1
                 if command.words[:3] == ("kubectl", "annotate", "node"):
-                    until_nodes_are_known(world, str(played))
+                    until_nodes_are_known(world, str(replayed))
     finally:
         page.run("kubectl delete node worker-1 worker-2 quickstart --ignore-not-found --wait=false")
         page.run("kubectl delete waterlevel tutorial --ignore-not-found --wait=false")
         page.run("kubectl delete namespace shop --ignore-not-found --wait=false")
-    assert played >= fewest
+    assert replayed >= fewest
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -174,13 +174,13 @@ def test_the_example_at_the_beginning_of_a_page_works(
         hostname = world.node_name(f"worker-{number}")
         node = world.node(f"worker-{number}", cpu=str(cores), labels={"kubernetes.io/hostname": hostname})
         world.active_reservation(f"{node.name}-is-known", "1m", node=node).delete()
-    played = 0
-    for block in (block for block in blocks() if block.page == ROOT / example(name) and is_played(block)):
+    replayed = 0
+    for block in (block for block in blocks() if block.page == ROOT / example(name) and is_replayed(block)):
         page.file(block)
         for command in commands(block) if block.language in {"sh", "console"} else ():
-            play(page, command)
-            played += 1
-    assert played >= 3
+            replay(page, command)
+            replayed += 1
+    assert replayed >= 3
 
 
 def until_nodes_are_known(world: World, name: str) -> None:

@@ -108,7 +108,7 @@ async def serving(
 async def test_a_certificate_of_cert_manager_is_served_as_soon_as_it_is_issued(
     private_cluster: LocalCluster, private_world: World, issued: list[Keys], injected: str, port: int
 ) -> None:
-    def play() -> None:
+    def scenario() -> None:
         api, (first, second) = private_world.api, issued
         assert not is_served(port, first)
         issue(private_cluster, first)
@@ -125,4 +125,4 @@ async def test_a_certificate_of_cert_manager_is_served_as_soon_as_it_is_issued(
             stored = api.get(resource.item(CONFIGURATION))["webhooks"]
             assert {each["clientConfig"]["caBundle"] for each in stored} == {injected}
 
-    await asyncio.to_thread(play)
+    await asyncio.to_thread(scenario)

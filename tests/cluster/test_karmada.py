@@ -79,9 +79,9 @@ def ask(estimator: Estimator, world: World, question: str) -> int:
 def test_the_example_of_the_page(estimator: Estimator, private_world: World) -> None:
     node = private_world.node(cpu="4")
     wait_for(lambda: ask(estimator, private_world, karmada.REPLICAS), what="the operator to know the node")
-    karmada.play(lambda question: ask(estimator, private_world, question), 0)
+    karmada.ask_all(lambda question: ask(estimator, private_world, question), 0)
     private_world.active_reservation("web-0", karmada.reserved_cpu(), node)
-    karmada.play(lambda question: ask(estimator, private_world, question), 1)
+    karmada.ask_all(lambda question: ask(estimator, private_world, question), 1)
 
 
 def test_pods_that_their_scheduler_calls_unschedulable_are_counted(

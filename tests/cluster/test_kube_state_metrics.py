@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.world import World
 from devcluster import Component, LocalCluster, wait_for
 from devcluster.identity import token_kubeconfig
-from devcluster.keeper import kept
 from devcluster.loopback import HOST, Health, free_ports
+from devcluster.reaper import kept
 from devcluster.tools import find_program
 from replay.manifests import water_level_manifest
 from tidelock.kube.client import WATERLEVELS

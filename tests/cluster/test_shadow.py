@@ -157,7 +157,7 @@ def test_the_levels_of_nodes_are_those_of_a_real_prometheus(
     for found, (mean, deviation) in ((cpu, (40.0, 30.0)), (memory, (40.0, 10.0))):
         assert found["observed"]["mean"] == pytest.approx(mean, abs=1.0)
         assert found["observed"]["deviation"] == pytest.approx(deviation, abs=1.0)
-        assert found["played"] == found["observed"]  # no pod has moved
+        assert found["replayed"] == found["observed"]  # no pod has moved
 
 
 def answered(query: str) -> list[Any]:

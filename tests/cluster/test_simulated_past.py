@@ -1,4 +1,4 @@
-"""The past of a cluster in a real Prometheus, which the simulator plays again."""
+"""The past of a cluster in a real Prometheus, which the simulator repeats."""
 
 import json
 import time
@@ -53,7 +53,7 @@ def prometheus(
         yield server
 
 
-def test_the_past_is_played_as_it_was(
+def test_the_past_is_simulated_as_it_was(
     past: tuple[SimulatedWorld, Run], prometheus: PrometheusServer, tmp_path: Path
 ) -> None:
     """The deviation of the past is that of the original, and that of the same policy is near it.

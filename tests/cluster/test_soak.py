@@ -8,7 +8,7 @@ import pytest
 from cluster.api import Api
 from devcluster import LocalCluster
 from devcluster.identity import SYSTEM_NAMESPACE
-from soak.__main__ import growth, play
+from soak.__main__ import growth, run_plan
 from soak.lives import KINDS
 from soak.run import Plan
 from tidelock.kube.lease import LEASES
@@ -26,7 +26,7 @@ def cluster(private_cluster: LocalCluster) -> Iterator[LocalCluster]:
 
 def test_half_a_minute_of_churn_loses_nothing_and_leaves_nothing(cluster: LocalCluster) -> None:
     plan = Plan(minutes=0.3, rate=10, nodes=8, changing_nodes=3, patience=120, seed=1)
-    outcome = asyncio.run(play(cluster, plan))
+    outcome = asyncio.run(run_plan(cluster, plan))
     assert outcome.faults == []
     assert outcome.lives.keys() == KINDS.keys()
     assert "too short to tell" in growth(outcome.samples)

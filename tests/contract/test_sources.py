@@ -15,7 +15,7 @@ from contract.backends import (
     Scene,
     serving,
 )
-from tidelock.load.source import SourceError, Trouble, UseReading
+from tidelock.load.source import FailureReason, SourceError, UseReading
 from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import Quality
 
@@ -162,27 +162,27 @@ async def test_a_partial_answer_counts_and_is_reported_as_a_problem(backend: Bac
 
 
 @pytest.mark.parametrize(
-    ("fault", "trouble"),
+    ("fault", "reason"),
     [
-        ("refused", Trouble.REFUSED),
-        ("unauthorized", Trouble.REFUSED),
-        ("silent", Trouble.TIMED_OUT),
-        ("gibberish", Trouble.MALFORMED),
-        ("truncated", Trouble.MALFORMED),
+        ("refused", FailureReason.REFUSED),
+        ("unauthorized", FailureReason.REFUSED),
+        ("silent", FailureReason.TIMED_OUT),
+        ("gibberish", FailureReason.MALFORMED),
+        ("truncated", FailureReason.MALFORMED),
     ],
 )
 async def test_a_faulty_server_is_a_typed_failure(
-    backend: Backend, folder: Path, fault: str, trouble: Trouble
+    backend: Backend, folder: Path, fault: str, reason: FailureReason
 ) -> None:
     error = await failure(backend, folder, Scene([GOOD], fault=fault))
 
-    assert error.trouble is trouble
+    assert error.reason is reason
 
 
 async def test_an_answer_that_is_cut_off_is_a_failure(backend: Backend, folder: Path) -> None:
     error = await failure(backend, folder, Scene([GOOD] * 50, fault="cut"))
 
-    assert error.trouble in {Trouble.MALFORMED, Trouble.UNREACHABLE}
+    assert error.reason in {FailureReason.MALFORMED, FailureReason.UNREACHABLE}
 
 
 async def test_a_server_that_has_stopped_is_unreachable(backend: Backend, folder: Path) -> None:
@@ -192,4 +192,4 @@ async def test_a_server_that_has_stopped_is_unreachable(backend: Backend, folder
         with pytest.raises(SourceError) as caught:
             await source.read(NOW)
 
-    assert caught.value.trouble is Trouble.UNREACHABLE
+    assert caught.value.reason is FailureReason.UNREACHABLE

@@ -1,4 +1,4 @@
-"""The objects of a scenario, and the scenarios to play."""
+"""The objects of a scenario, and the scenarios to run."""
 
 import os
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Scenario:
 
 
 def batches(default: str, at_once: int) -> list[range]:
-    """Return the seeds that TIDELOCK_SEEDS selects, such as `0-31` or `17`, in batches to play at once."""
+    """Return the seeds that TIDELOCK_SEEDS selects, such as `0-31` or `17`, in batches to run at once."""
     first, _, last = os.environ.get("TIDELOCK_SEEDS", default).partition("-")
     seeds = range(int(first), int(last or first) + 1)
     return [seeds[start : start + at_once] for start in range(0, len(seeds), at_once)]

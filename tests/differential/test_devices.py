@@ -1,6 +1,6 @@
 """Tidelock finds devices on the nodes where kube-scheduler finds some, and allocates the same ones.
 
-TIDELOCK_SEEDS selects the scenarios to play: `0-31` by default, or a single one such as `17`.
+TIDELOCK_SEEDS selects the scenarios to run: `0-31` by default, or a single one such as `17`.
 """
 
 import json

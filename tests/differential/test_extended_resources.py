@@ -1,6 +1,6 @@
 """Tidelock turns extended resources into the claims into which kube-scheduler turns them.
 
-TIDELOCK_SEEDS selects the scenarios to play: `0-15` by default, or a single one such as `7`.
+TIDELOCK_SEEDS selects the scenarios to run: `0-15` by default, or a single one such as `7`.
 """
 
 import json

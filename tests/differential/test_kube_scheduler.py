@@ -1,6 +1,6 @@
 """Tidelock decides as kube-scheduler does: the same nodes fit, for the same reasons, with the same scores.
 
-TIDELOCK_SEEDS selects the scenarios to play: `0-511` by default, or a single one such as `17`.
+TIDELOCK_SEEDS selects the scenarios to run: `0-511` by default, or a single one such as `17`.
 """
 
 import json

@@ -7,7 +7,7 @@ reservations hold from the response on. The rules here are about the answers the
 from collections.abc import Collection
 from dataclasses import replace
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import answer_of, holds, phase_of
 from faults.world import World
 
@@ -18,7 +18,7 @@ class Answering:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check that an answer is kept, belongs to one object, and stays as it is."""
         if each.kind != "reservations" or each.gone or (answer := answer_of(each.state)) is None:
             return
@@ -39,13 +39,13 @@ class Answering:
     def see_rest(self, now: float) -> None:
         """Check nothing: at rest every reservation has a status."""
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return False: an answer ends nothing."""
         del reason, before, each
         return False
 
 
-def answered(each: Happening, uids: Collection[str]) -> Happening:
+def answered(each: Change, uids: Collection[str]) -> Change:
     """Return a version of a reservation with the status of its answer, if it has none of its own."""
     if each.kind != "reservations" or each.uid not in uids or phase_of(each.state):
         return each

@@ -16,7 +16,7 @@ from faults.choices import Choices
 from faults.claiming import Claiming
 from faults.deadlines import Deadlines
 from faults.gangs import Gangs
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.holds import Holds
 from faults.leases import Leases
 from faults.moves import Moves
@@ -42,13 +42,13 @@ _TROUBLED = {"Overcommitted", "Violated", "NodeLost"}
 class Rule(Protocol):
     """Conditions that must hold for one kind of objects."""
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check one version against the version before it."""
 
     def see_rest(self, now: float) -> None:
         """Check the state of an operator that has nothing left to do."""
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether the history explains the end of Active by a reason, or a deletion by "Deleted"."""
 
 
@@ -67,10 +67,10 @@ class Checker:
             )
         ]
 
-    def play(self, happenings: Sequence[Happening]) -> list[str]:
+    def replay(self, changes: Sequence[Change]) -> list[str]:
         """Check every version, and return the violations."""
-        self._world.expect_answers(happenings)
-        for each in (answered(each, self._world.answered) for each in happenings):
+        self._world.expect_answers(changes)
+        for each in (answered(each, self._world.answered) for each in changes):
             before = self._world.take(each)
             if each.kind == "reservations":
                 self._check_reservation(each, before)
@@ -79,9 +79,9 @@ class Checker:
             self._check_room(each)
         return self._world.found
 
-    def check_rest(self, happenings: Sequence[Happening], now: float) -> list[str]:
+    def check_rest(self, changes: Sequence[Change], now: float) -> list[str]:
         """Check the last state of a history, given that the operator has nothing left to do."""
-        self.play(happenings)
+        self.replay(changes)
         world = self._world
         for name, reservation in world.reservations.items():
             if not holds(reservation):
@@ -111,7 +111,7 @@ class Checker:
 
     # Reservations.
 
-    def _check_reservation(self, each: Happening, before: Json | None) -> None:
+    def _check_reservation(self, each: Change, before: Json | None) -> None:
         world = self._world
         if each.gone:
             self._check_deletion(each, each.state if before is None else before)
@@ -125,7 +125,7 @@ class Checker:
         assert before["metadata"]["uid"] == each.uid, f"{each}: a deletion is missing"
         self._check_transition(each, before)
 
-    def _check_transition(self, each: Happening, before: Json) -> None:
+    def _check_transition(self, each: Change, before: Json) -> None:
         world, old, new = self._world, phase_of(before), phase_of(each.state)
         final = old in _FINAL
         world.expect(not final or old == new, f"I2: {each}: from {old} to {new}")
@@ -141,7 +141,7 @@ class Checker:
             known = known or any(rule.explains(reason, before, each) for rule in self._rules)
             world.expect(known, f"I1: {each}: no reason for an end of Active ({reason})")
 
-    def _check_deletion(self, each: Happening, last: Json) -> None:
+    def _check_deletion(self, each: Change, last: Json) -> None:
         if each.uid in self._world.circumstances.deleted:
             return
         settled = phase_of(last) in {*_FINAL, "Rejected"}
@@ -149,7 +149,7 @@ class Checker:
         over = over or any(rule.explains("Deleted", last, each) for rule in self._rules)
         self._world.expect(over, f"I2: {each}: deleted by the operator while it was {phase_of(last)}")
 
-    def _explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def _explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether the history explains why a plain reservation is no longer active."""
         world = self._world
         disturbed = before["status"].get("nodeName") in world.disturbed
@@ -161,7 +161,7 @@ class Checker:
 
     # Capacity.
 
-    def _check_room(self, each: Happening) -> None:
+    def _check_room(self, each: Change) -> None:
         world = self._world
         for name in world.nodes.keys() - world.disturbed:
             reservations = (

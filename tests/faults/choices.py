@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import Amounts, claims, claims_to_devices, is_for_any, owns, requests, room_of, total
 from faults.world import World
 
@@ -14,7 +14,7 @@ class Choices:
         self._world = world
         self._said: dict[str, frozenset[str]] = {}
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check the reservations that a pod declares."""
         del before
         if each.kind != "pods" or each.gone or (said := claims(each.state)) is None:
@@ -27,12 +27,12 @@ class Choices:
     def see_rest(self, now: float) -> None:
         """Check nothing: a reservation that a pod declares ends as that of any owner does."""
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return False: these reservations end as any other does."""
         del reason, before, each
         return False
 
-    def _check_needed(self, each: Happening, said: frozenset[str]) -> None:
+    def _check_needed(self, each: Change, said: frozenset[str]) -> None:
         pod, node_name = each.state, each.state["spec"]["nodeName"]
         if node_name in self._world.disturbed:
             return  # reservations there may have lost the capacity that their statuses report

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from math import inf
 
-from faults.history import CLAIMS, Happening, Json, devices_of
+from faults.history import CLAIMS, Change, Json, devices_of
 from faults.reading import controller_of, holds, is_bound, owns
 from faults.world import ROOMLESS, World
 
@@ -23,7 +23,7 @@ class Claiming:
         self._pods: dict[str, Json] = {}  # by uid, also those that are gone
         self._allocated_at: dict[str, float] = {}  # loop times of allocations, by the uid of the claim
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check the users of devices at each change of a claim or a reservation, and pods that are bound."""
         if each.kind == "pods":
             self._pods[each.uid] = each.state
@@ -55,7 +55,7 @@ class Claiming:
             near = all(pool == status["nodeName"] for pool, _ in held_by(reservation))
             self._world.expect(near, f"I1: {name} on {status['nodeName']} holds {held_by(reservation)}")
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether the claim of a former owner has a device that a reservation held until an edit."""
         former = [*self._world.heard_of(each.uid, -inf)]
         lost = (
@@ -66,7 +66,7 @@ class Claiming:
         has_left = any(self._was_for(claim, former) for claim in lost)
         return reason in ROOMLESS | {"Waiting", "Violated"} and has_left
 
-    def _check_claims(self, each: Happening) -> None:
+    def _check_claims(self, each: Change) -> None:
         """Check that a pod that was bound uses a claim with a device of its node for each one that it has."""
         node_name = each.state["spec"]["nodeName"]
         claims = [one for one in self._claims if controller_of(one).get("uid") == each.uid]

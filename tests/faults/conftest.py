@@ -6,6 +6,7 @@ import pytest
 from cluster.crds import install_crds
 from devcluster import LocalCluster, start_cluster
 from devcluster.identity import operator_kubeconfig
+from faults.histories import HistoryBuilder
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +22,11 @@ def bare_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
 def operator_identity(bare_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a kubeconfig with exactly the operator's rights."""
     return operator_kubeconfig(bare_cluster, tmp_path_factory.mktemp("identity"))
+
+
+@pytest.fixture
+def history() -> HistoryBuilder:
+    """Return a history that begins with a node of four cores."""
+    made = HistoryBuilder()
+    made.node()
+    return made

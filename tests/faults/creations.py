@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from faults.history import Json
-from faults.life import Life
+from faults.operator_instance import OperatorInstance
 from faults.proxy import Proxy
 from tidelock.binders.reviews import BadReviewError
 from tidelock.kube.errors import AlreadyExists, ApiError
@@ -40,7 +40,7 @@ class Creations:
 
     Args:
         proxy: has the faults.
-        life: returns the life of the operator, if it lives.
+        instance: returns the instance of the operator, if one runs.
         leadership: returns the number of the present leadership.
         store: posts a reservation, and returns the stored object.
 
@@ -53,12 +53,12 @@ class Creations:
     def __init__(
         self,
         proxy: Proxy,
-        life: Callable[[], Life | None],
+        instance: Callable[[], OperatorInstance | None],
         leadership: Callable[[], int],
         store: Callable[[Json], Awaitable[Json]],
     ) -> None:
         self._proxy = proxy
-        self._life = life
+        self._instance = instance
         self._leadership = leadership
         self._store = store
         self._under_way: set[asyncio.Task[None]] = set()
@@ -163,14 +163,14 @@ class Creations:
 
     async def _deliver(self, review: bytes) -> Json | None:
         """Have the operator answer a review, if it lives until it has done so and knows the cluster."""
-        life = self._life()
-        if life is None or not life.event_handlers.ready:
+        instance = self._instance()
+        if instance is None or not instance.event_handlers.ready:
             return None
         try:
-            text, _ = await life.creations.review(review)
+            text, _ = await instance.creations.review(review)
         except BadReviewError:
             return None
-        if self._life() is not life or self._proxy.crash.is_set():
+        if self._instance() is not instance or self._proxy.crash.is_set():
             return None
         response: Json = json.loads(text)["response"]
         return response

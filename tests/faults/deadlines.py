@@ -1,6 +1,6 @@
 """Rules of deadlines: a waiting reservation becomes active by its deadline, or never."""
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import condition, phase_of
 from faults.world import SLACK, World
 from tidelock.model.instants import parse_instant
@@ -21,7 +21,7 @@ class Deadlines:
         self._made_at: dict[str, float] = {}  # creation by the loop's time, until a status reports the wait
         self._told_at: dict[str, float] = {}  # when a status first reported the start of the wait
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check a reservation that is active for the first time, and was not rejected before."""
         if each.kind != "reservations" or each.gone:
             return
@@ -44,25 +44,25 @@ class Deadlines:
             in_time |= self._was_told_late(each) or self._may_have_been_planned(each, seconds)
             self._world.expect(in_time, f"I2: {each}: given after its deadline, which was at {late}")
 
-    def _revives(self, each: Happening, before: Json, late: float) -> bool:
+    def _revives(self, each: Change, before: Json, late: float) -> bool:
         """Return whether an edit came after the deadline, even if the status is not Rejected yet."""
         edited = before["metadata"].get("generation") != each.state["metadata"].get("generation")
         return edited and each.clock >= late
 
-    def _was_told_late(self, each: Happening) -> bool:
+    def _was_told_late(self, each: Change) -> bool:
         """Return whether the clock jumped before the operator received a reservation, which hides its age."""
         made_at = self._made_at.get(each.uid)
         jumps = (at for at, _ in self._world.circumstances.peaks)
         return made_at is not None and any(made_at < at <= each.at for at in jumps)
 
-    def _may_have_been_planned(self, each: Happening, seconds: float) -> bool:
+    def _may_have_been_planned(self, each: Change, seconds: float) -> bool:
         """Return whether a window may have been planned by its deadline, with no status before it began."""
-        told_at = self._told_at.get(each.uid)
-        if told_at is None or "startAt" not in each.state["spec"]:
+        delivered_at = self._told_at.get(each.uid)
+        if delivered_at is None or "startAt" not in each.state["spec"]:
             return False
         asked = self._world.circumstances.asked
         tried = (one.start for one in asked if (one.point, one.name) == ("status", each.name))
-        return any(told_at < at <= told_at + seconds + 1 for at in tried)
+        return any(delivered_at < at <= delivered_at + seconds + 1 for at in tried)
 
     def see_rest(self, now: float) -> None:
         """Check that nothing waits at rest for longer than its deadline."""
@@ -72,7 +72,7 @@ class Deadlines:
                 late = self._since[reservation["metadata"]["uid"]] + seconds + 1
                 self._world.expect(now < late, f"I5: {name} waits after its deadline, which was at {late}")
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return False: a reservation that waits is not active."""
         del reason, before, each
         return False

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import SETTLED, phase_of, says
 from faults.world import ROOMLESS, SLACK, World
 
@@ -21,7 +21,7 @@ class Gangs:
         self._least: dict[str, int] = {}
         self._given_up: set[str] = set()  # groups that never had capacity, and were rejected
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check a version of a group, or of a member."""
         newly = (
             not each.gone and says(each.state, "Active") and (before is None or not says(before, "Active"))
@@ -58,7 +58,7 @@ class Gangs:
             self._whole_at[group_uid] = at
         (self._whole.add if enough else self._whole.discard)(group_uid)
 
-    def _check_whole(self, each: Happening, group_uid: str, point: str) -> None:
+    def _check_whole(self, each: Change, group_uid: str, point: str) -> None:
         """Check that as many members as a group needs were stored before one is reported active."""
         whole_at = self._whole_at.get(group_uid, float("-inf"))
         whole = whole_at >= self._world.sent_at(point, each) - SLACK
@@ -91,7 +91,7 @@ class Gangs:
                 names = [pod["metadata"]["name"] for pod in idle]
                 self._world.expect(not names, f"I3: {reservation['metadata']['name']} is held beside {names}")
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether a member gave its capacity back because another member lost its own.
 
         Others may take that capacity at once. A member is deleted if it got capacity after its group was

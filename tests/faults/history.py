@@ -48,7 +48,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class Change:
     """A version of an object, or its removal.
 
     `clock` is the operator's clock when the event came, and `at` the loop's time. Versions are etcd's
@@ -88,7 +88,7 @@ class Record:
     """
 
     clock: Callable[[], float]
-    happenings: list[Happening] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     followed: set[str] = field(default_factory=set)
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,7 +99,7 @@ class Record:
             raise ConnectionError(f"the watch of {kind} tells {event}")
         state, gone = event["object"], event["type"] == "DELETED"
         version, at = int(state["metadata"]["resourceVersion"]), asyncio.get_running_loop().time()
-        self.happenings.append(Happening(version, kind, gone, state, self.clock(), at))
+        self.changes.append(Change(version, kind, gone, state, self.clock(), at))
         self.news.set()
 
     def note_list(self, kind: str, listed: Json) -> None:
@@ -119,9 +119,9 @@ class Record:
         meta = last["metadata"] | {"resourceVersion": version}
         self.note(kind, {"type": "DELETED", "object": last | {"metadata": meta}})
 
-    def ordered(self) -> list[Happening]:
+    def ordered(self) -> list[Change]:
         """Return all events in the order of their versions."""
-        return sorted(self.happenings, key=lambda each: each.version)
+        return sorted(self.changes, key=lambda each: each.version)
 
     def current(self) -> dict[tuple[str, str], Json]:
         """Return the current objects, by kind and name."""

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import SETTLED, phase_of, reason_of, says
 from faults.world import SLACK, World
 from tidelock.model.instants import parse_instant
@@ -13,12 +13,12 @@ class Holds:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._commits: dict[tuple[str, str], Happening] = {}
+        self._commits: dict[tuple[str, str], Change] = {}
         self._set_of: dict[str, dict[str, str]] = defaultdict(dict)  # names of a set's reservations, by uid
         self._chosen: set[str] = set()  # uids of reservations that a status has reported as chosen
-        self._outdone: list[tuple[Happening, str]] = []
+        self._outdone: list[tuple[Change, str]] = []
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check a version of a reservation in two phases, or of a set."""
         if each.kind != "reservations" or each.gone:
             return
@@ -29,7 +29,7 @@ class Holds:
 
     # Two phases.
 
-    def _check_hold(self, each: Happening, before: Json | None) -> None:
+    def _check_hold(self, each: Change, before: Json | None) -> None:
         token, told = each.state["spec"]["commit"].get("token"), _commit(each.state)
         if token is not None and token == told.get("token"):
             self._commits.setdefault((each.uid, token), each)
@@ -53,14 +53,14 @@ class Holds:
         if reason_of(each.state) == "NotCommitted" and phase_of(before) != "Expired":
             self._check_abort(each, before)
 
-    def _check_abort(self, each: Happening, before: Json) -> None:
+    def _check_abort(self, each: Change, before: Json) -> None:
         """Check that a reservation ended as uncommitted only if it was due, and was not committed in time."""
         told, finished = _commit(each.state), parse_instant(each.state["status"]["finishedAt"])
         due = parse_instant(told["dueAt"])
         self._world.expect(finished >= due, f"I2: {each}: over at {finished}, due at {due}")
         self._world.expect(not says(before, "Committed"), f"I2: {each}: it was told to be committed")
         commit = self._commits.get((each.uid, told["token"]))
-        heard_at = self._world.told_at(commit) if commit is not None else None
+        heard_at = self._world.delivered_at(commit) if commit is not None else None
         if commit is not None and heard_at is not None and self._world.went_on(commit.at, each.at):
             heard = self._world.clock_at(heard_at, each)
             self._world.expect(
@@ -72,7 +72,7 @@ class Holds:
 
     # Sets.
 
-    def _check_choice(self, each: Happening, before: Json | None) -> None:
+    def _check_choice(self, each: Change, before: Json | None) -> None:
         """Check that at most one of a set is chosen, and note a reservation that ended because of another."""
         names, name = self._set_of[each.state["spec"]["anyOf"]], each.state["spec"]["anyOf"]
         names[each.uid] = each.name
@@ -92,7 +92,7 @@ class Holds:
         if reason_of(each.state) == "AnotherChosen" and (before is None or phase_of(before) != "Expired"):
             self._outdone.append((each, name))
 
-    def _is_surely_chosen(self, reservation: Json, each: Happening) -> bool:
+    def _is_surely_chosen(self, reservation: Json, each: Change) -> bool:
         if not _is_chosen(reservation) or self._world.is_due(reservation, each):
             return False
         disturbed = reservation["status"].get("nodeName") in self._world.disturbed
@@ -131,7 +131,7 @@ class Holds:
         self._world.expect(parse_instant(told["dueAt"]) > now, f"I3: {name} was not committed in time")
         self._world.expect(token != told["token"], f"I5: the commit of {name} is not heard")
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether a reservation ended without a commit in time, or because another was chosen."""
         if reason == "NotCommitted":
             return not says(before, "Committed") and self._world.is_due(each.state, each)

@@ -210,7 +210,7 @@ def _passing(rng: Random) -> Action:
     return "passing pod", {
         "number": rng.randrange(NUMBERS),
         "cpu": rng.choice(CPUS),
-        "run": rng.choice((1, 3, 10)),
+        "seconds": rng.choice((1, 3, 10)),
         "app": rng.choice(("web", "db", "db")),
     }
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import SETTLED, phase_of, reason_of, says
 from faults.world import SLACK, World
 from tidelock.model.instants import parse_instant
@@ -15,7 +15,7 @@ class _Renewal:
     """The last renewal of a lease."""
 
     mark: str
-    seen: Happening
+    seen: Change
 
 
 class Leases:
@@ -25,7 +25,7 @@ class Leases:
         self._world = world
         self._renewals: dict[str, _Renewal] = {}
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Follow renewals, and check that a reservation ends only after its full time without a renewal."""
         if each.kind != "reservations" or each.gone or "lease" not in each.state["spec"]:
             return
@@ -37,7 +37,7 @@ class Leases:
         if ended and reason_of(each.state) == "LeaseExpired":
             self._check_loss(each)
 
-    def _check_loss(self, each: Happening) -> None:
+    def _check_loss(self, each: Change) -> None:
         status, asked = each.state["status"], each.state["spec"]["lease"]
         lease = {name: parse_instant(text) for name, text in status["lease"].items()}
         lasts = lease["renewBy"] - lease["renewedAt"] >= asked["durationSeconds"] - _ROUNDED
@@ -46,7 +46,7 @@ class Leases:
         over = finished >= lease["lostAt"] - _ROUNDED
         self._world.expect(lasts and over, f"I2: {each}: lost before its time: {status['lease']}, {finished}")
         renewal = self._renewals[each.uid].seen
-        told = self._world.told_at(renewal)
+        told = self._world.delivered_at(renewal)
         if told is not None and self._world.went_on(renewal.at, each.at):
             heard = self._world.clock_at(told, each)
             patience = asked["durationSeconds"] + asked["graceSeconds"]
@@ -70,7 +70,7 @@ class Leases:
             lapsed = says(reservation, "LeaseLapsed") == ("lostAt" in lease)
             self._world.expect(lapsed, f"I5: {name} does not tell that its lease lapsed, or has not: {lease}")
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether a reservation ended because its lease was not renewed."""
         del before
         return reason == "LeaseExpired" and self._world.is_due(each.state, each)

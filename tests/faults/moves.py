@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 
-from faults.history import BUDGETS, Happening, Json
-from faults.proxy import Passed
+from faults.history import BUDGETS, Change, Json
+from faults.observations import Passed
 from faults.reading import (
     borrows,
     condition,
@@ -39,9 +39,9 @@ _MOST = 3
 class _Versions:
     """States of an object, each valid until the operator received the next one."""
 
-    seen: list[Happening] = field(default_factory=list)
+    seen: list[Change] = field(default_factory=list)
 
-    def add(self, each: Happening) -> None:
+    def add(self, each: Change) -> None:
         self.seen.append(each)
 
     def known(self, world: World, at: float) -> Iterator[Json | None]:
@@ -50,7 +50,7 @@ class _Versions:
         for each in reversed(self.seen):
             if over_at > at - SLACK:
                 yield None if each.gone else each.state
-            told = world.told_at(each)
+            told = world.delivered_at(each)
             over_at = min(over_at, inf if told is None else told)
         if over_at > at - SLACK:
             yield None
@@ -60,7 +60,7 @@ class _Versions:
 class _Course:
     """A plan that is, or was, under way."""
 
-    reservation: Happening
+    reservation: Change
     plan: Json
     ended_at: float = inf
 
@@ -81,7 +81,7 @@ class Moves:
         self._evicted: defaultdict[str, set[str]] = defaultdict(set)  # pods by reservation, all by uid
         self._came_at: dict[str, float] = {}
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Follow plans, and check each eviction and each newcomer on the node of a plan."""
         if each.kind == "reservations":
             self._see_reservation(each, before)
@@ -101,7 +101,7 @@ class Moves:
 
     # Plans.
 
-    def _see_reservation(self, each: Happening, before: Json | None) -> None:
+    def _see_reservation(self, each: Change, before: Json | None) -> None:
         old, new = _plan(before), {} if each.gone else _plan(each.state)
         if before is None or each.gone or before["spec"] != each.state["spec"]:
             self._asked[each.uid].add(each)
@@ -121,7 +121,7 @@ class Moves:
         if holds(each.state) and not each.gone:
             self._check_rival(each, before)
 
-    def _check_plan(self, each: Happening, plan: Json) -> None:
+    def _check_plan(self, each: Change, plan: Json) -> None:
         """Check that a plan has few enough pods, all movable, and that budgets allow their eviction."""
         world, sent = self._world, self._world.sent_at("status", each) - _LOOKS_EVERY
         world.expect(phase_of(each.state) == "Pending", f"I2: {each}: it has a plan, and waits for no room")
@@ -146,7 +146,7 @@ class Moves:
             )
             world.expect(twice <= 1, f"I2: {each}: its plan is of a pod of two budgets")
 
-    def _check_end(self, timer: _Course, each: Happening, new: Json) -> None:
+    def _check_end(self, timer: _Course, each: Change, new: Json) -> None:
         """Check that a reservation reports why its plan has ended, if it still waits and allows moves."""
         waits = not each.gone and phase_of(each.state) == "Pending" and "mayMove" in each.state["spec"]
         waits = waits and not self._world.owner_was_tried(each.state, each.at)
@@ -176,7 +176,7 @@ class Moves:
 
     # Evictions.
 
-    def _check_eviction(self, each: Happening) -> None:
+    def _check_eviction(self, each: Change) -> None:
         """Check that an evicted pod is in a plan that is under way and approved."""
         world, sent = self._world, self._world.sent_at("evict", each)
         courses = [timer for timer in self._courses.values() if each.uid in timer.pods]
@@ -199,7 +199,7 @@ class Moves:
 
     # Capacity.
 
-    def _check_pod(self, each: Happening) -> None:
+    def _check_pod(self, each: Change) -> None:
         """Check that a pod that comes to the node of a plan under way leaves the capacity to the reservation.
 
         A pod that uses a reservation of its own takes none of that capacity.
@@ -229,7 +229,7 @@ class Moves:
         room = total(room_of(reservation) for reservation in here if owns(reservation, pod))
         return all(units <= room.get(name, 0) for name, units in requests(pod).items())
 
-    def _check_rival(self, each: Happening, before: Json | None) -> None:
+    def _check_rival(self, each: Change, before: Json | None) -> None:
         """Check that a reservation of no higher priority that becomes active there does so, too."""
         spec, status = each.state["spec"], each.state["status"]
         ahead = "group" in spec or "startAt" in spec
@@ -238,7 +238,7 @@ class Moves:
         decided = each.at - (each.clock - parse_instant(status["activatedAt"]))
         self._check_guest(each, status["nodeName"], decided, spec.get("priority", 0))
 
-    def _check_guest(self, each: Happening, node_name: str, decided: float, priority: float = -inf) -> None:
+    def _check_guest(self, each: Change, node_name: str, decided: float, priority: float = -inf) -> None:
         world = self._world
         if node_name in world.disturbed or node_name not in world.nodes:
             return
@@ -260,7 +260,7 @@ class Moves:
             name = reservation["metadata"]["name"]
             world.expect(not over, f"I1: {each}: {name} lacks {over} of what is being made free for it")
 
-    def _waiting_for(self, node_name: str, each: Happening, decided: float) -> Iterator[Json]:
+    def _waiting_for(self, node_name: str, each: Change, decided: float) -> Iterator[Json]:
         """Yield the reservations for which capacity was certainly being freed at the time of a decision."""
         for timer in self._courses.values():
             begun, name = timer.reservation, timer.reservation.name
@@ -319,7 +319,7 @@ class Moves:
             counted = moved >= evicted or "begunAt" in plan
             self._world.expect(counted, f"I5: {evicted} were evicted for {name}, which tells of {moved}")
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return False: moves end no reservation."""
         del reason, before, each
         return False

@@ -13,10 +13,10 @@ from devcluster.identity import BASE, MANIFESTS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import HOST, free_ports
 from faults.draws import Action as Drawn
 from faults.draws import Draw
+from faults.fault_run import Action, FaultRun
 from faults.hasty import awaiting_answer
 from faults.history import RESOURCES, Json, Record
 from faults.plan import Plan, Step
-from faults.story import Action, Story
 from tidelock.binders.certificate_rotator import CONFIGURATION
 from tidelock.kube.client import WEBHOOKS, ApiResource
 from tidelock.kube.errors import AlreadyExists, ApiError
@@ -58,9 +58,9 @@ class ApiOutages:
 
     """
 
-    def __init__(self, cluster: LocalCluster, story: Story, record: Record) -> None:
+    def __init__(self, cluster: LocalCluster, run: FaultRun, record: Record) -> None:
         self._cluster = cluster
-        self._story = story
+        self._run = run
         self._record = record
         self._removed: set[str] = set()
         self._fenced = True
@@ -78,17 +78,17 @@ class ApiOutages:
             "crd removed": self._remove_kind,
             "crds restored": self._restore_kinds,
         }
-        self.actions = {name: _without_story(action) for name, action in own.items()}
+        self.actions = {name: _without_run(action) for name, action in own.items()}
 
     async def elect(self) -> int:
         """Begin another leadership, through outages if necessary, and return its number in the Lease."""
-        admin = self._story.site.admin
+        admin = self._run.site.admin
         while True:
             with suppress(ApiError):
                 with suppress(AlreadyExists):
                     body = {"metadata": {"name": _NAME}, "spec": {"leaseTransitions": 0}}
                     await admin.create(LEASES.collection(SYSTEM_NAMESPACE), body)
-                stored = await self._story.stored(_LEASE)
+                stored = await self._run.stored(_LEASE)
                 epoch: int = stored["spec"].get("leaseTransitions", 0) + 1
                 await admin.patch(_LEASE, {"spec": {"leaseTransitions": epoch}})
                 return epoch
@@ -96,7 +96,7 @@ class ApiOutages:
 
     async def mend(self) -> None:
         """End all outages."""
-        self._story.proxy.away = False
+        self._run.proxy.away = False
         await self._restore_kinds()
         await self._restore_fence()
         await self._remove_webhook()
@@ -106,17 +106,17 @@ class ApiOutages:
 
     async def _die(self, down: float) -> None:
         """Kill the API server and start it again. The operator reaches it once the record is up to date."""
-        self._story.proxy.away = True
+        self._run.proxy.away = True
         with awaiting_answer():
             await asyncio.to_thread(self._cluster.apiserver.kill)
             await asyncio.sleep(down)
             await asyncio.to_thread(self._cluster.apiserver.start)
         await self._until_followed()
-        self._story.proxy.away = False
+        self._run.proxy.away = False
 
     async def _until_followed(self) -> None:
         """Wait until the record follows all kinds that the API server knows."""
-        there = {resource.plural for resource in self._story.plan.resources} - self._removed
+        there = {resource.plural for resource in self._run.plan.resources} - self._removed
         async with asyncio.timeout(_PATIENCE):
             while not there <= self._record.followed:  # noqa: ASYNC110 -- a follower may end at any time
                 await asyncio.sleep(_LOOK)
@@ -128,7 +128,7 @@ class ApiOutages:
 
     async def _ask_etcd(self, what: str, question: Json) -> Json:
         url = f"http://{HOST}:{self._cluster.etcd.health.port}/v3/kv/{what}"
-        async with self._story.site.session.post(url, json=question) as answer:
+        async with self._run.site.session.post(url, json=question) as answer:
             answer.raise_for_status()
             told: Json = await answer.json()
         return told
@@ -152,7 +152,7 @@ class ApiOutages:
         rules = role["rules"]
         for right in self._forbidden:
             rules = list(without(rules, *right))
-        await self._story.site.admin.patch(_ROLES.item(_NAME), {"rules": rules})
+        await self._run.site.admin.patch(_ROLES.item(_NAME), {"rules": rules})
 
     async def _remove_fence(self) -> None:
         if self._fenced:
@@ -169,11 +169,11 @@ class ApiOutages:
         if not self._asks:
             self._asks = True
             configuration = await asyncio.to_thread(webhook_configuration, self._cluster, free_ports(1)[0])
-            await self._story.site.admin.create(WEBHOOKS.collection(), configuration)
+            await self._run.site.admin.create(WEBHOOKS.collection(), configuration)
 
     async def _remove_webhook(self) -> None:
         if self._asks:
-            await self._story.site.admin.delete(WEBHOOKS.item(CONFIGURATION))
+            await self._run.site.admin.delete(WEBHOOKS.item(CONFIGURATION))
             self._asks = False
 
     # CRDs.
@@ -182,7 +182,7 @@ class ApiOutages:
         """Remove a CRD with all objects of its kind, which the operator did not delete."""
         self._removed.add(plural)
         await self._kubectl("delete", "--filename", str(_CRDS / f"{plural}.yaml"), "--ignore-not-found")
-        self._story.deleted.update(each.uid for each in self._record.happenings if each.kind == plural)
+        self._run.deleted.update(each.uid for each in self._record.changes if each.kind == plural)
 
     async def _restore_kinds(self) -> None:
         for plural in sorted(self._removed):
@@ -195,8 +195,8 @@ class ApiOutages:
             await asyncio.to_thread(self._cluster.kubectl, *arguments)
 
 
-def _without_story(action: Action) -> Action:
-    """Return an action that ignores the story that a step passes."""
+def _without_run(action: Action) -> Action:
+    """Return an action that ignores the run that a step passes."""
     return lambda _, **arguments: action(**arguments)
 
 

@@ -8,9 +8,8 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qsl, urlencode
@@ -23,8 +22,8 @@ from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
 from faults.hasty import awaiting_answer
 from faults.history import CLAIMS, OF_DEVICES
+from faults.observations import Delivery, Passed, Stamps
 from faults.plan import Fault
-from tidelock.model.instants import format_instant
 
 _GROUP = "tidelock.dev"
 _DEVICES = CLAIMS.group
@@ -91,79 +90,11 @@ _LINES_IN_A_GAP = 3
 _HUNG_UP = web.RequestKey("hung up", asyncio.Event)
 
 
-@dataclass(slots=True)
-class Passed:
-    """A request that came to the proxy. Times are the loop's."""
-
-    point: str
-    name: str
-    start: float
-    end: float = float("inf")
-
-
-class Told(NamedTuple):
-    """An event of this version that the operator received, or all events until it if `listed`.
-
-    `at` is the loop's time.
-    """
-
-    kind: str
-    version: int
-    listed: bool
-    at: float
-
-
 # Turns of the loop in which an accepted connection comes to be known to the server, which then closes it. A
 # listener that is closed within them leaves it open for ever (CPython's gh-109564).
 _TURNS = 3
 # Seconds that requests get to end when the listener is closed.
 _PARTING = 60.0
-# Kinds with deadlines that count from their creation.
-_DATED = frozenset({"Reservation", "ReservationGroup"})
-
-
-class Stamps:
-    """Times of bindings, and of the creation of reservations and groups, by the operator's clock.
-
-    The API server's clock differs from the loop's time.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._bound: dict[str, float] = {}
-        self._made: dict[str, float] = {}
-
-    def note(self, uid: str) -> None:
-        """Note that a pod is being bound now."""
-        self._bound.setdefault(uid, self._clock())
-
-    def note_made(self, uid: str) -> None:
-        """Note that a reservation or a group was created now, unless it is known already."""
-        self._made.setdefault(uid, self._clock())
-
-    def corrected(self, told: Any) -> Any:
-        """Correct the time of a pod's binding, or of the creation of a reservation or a group."""
-        uid = told["metadata"].get("uid", "")
-        if told.get("kind") in _DATED:
-            self.note_made(uid)
-            told["metadata"]["creationTimestamp"] = format_instant(int(self._made[uid]))
-            told["metadata"].pop("managedFields", None)  # these have the times of all writes
-            return told
-        bound_at = self._bound.get(uid)
-        for condition in told.get("status", {}).get("conditions", ()):
-            if condition["type"] == "PodScheduled" and condition["status"] == "True" and bound_at is not None:
-                condition["lastTransitionTime"] = format_instant(int(bound_at))
-        return told
-
-    def rewritten(self, text: bytes) -> bytes:
-        """Return the JSON of such an object, of a list of them, or of an event, with corrected times."""
-        if b"PodScheduled" not in text and b'"kind":"Reservation' not in text:
-            return text
-        told = json.loads(text)
-        for each in told["items"] if "items" in told else [told.get("object", told)]:
-            if "metadata" in each:  # discovery has kinds without metadata
-                self.corrected(each)
-        return json.dumps(told, separators=(",", ":")).encode() + (b"\n" if text.endswith(b"\n") else b"")
 
 
 class _Answer(NamedTuple):
@@ -175,7 +106,7 @@ class _Answer(NamedTuple):
 
 
 class Proxy:
-    """Stands between an operator and its API server, over all lives of the operator.
+    """Stands between an operator and its API server, over all instances of the operator.
 
     Attributes:
         log: requests, in the order in which they came.
@@ -211,13 +142,13 @@ class Proxy:
         self._listener: asyncio.Server | None = None
         self._calm = asyncio.Event()
         self.log: list[Passed] = []
-        self.told: list[Told] = []  # events and lists that the operator received
+        self.deliveries: list[Delivery] = []  # events and lists that the operator received
         self.fired: list[str] = []
         self.crash = asyncio.Event()
         self.away = False
 
     async def open(self) -> str:
-        """Open a listener for one life of the operator, and return its URL."""
+        """Open a listener for one instance of the operator, and return its URL."""
         self._door = web.Server(self._handle, handler_cancellation=True)
         self._listener = await asyncio.get_running_loop().create_server(self._door, HOST, 0)
         _, port = self._listener.sockets[0].getsockname()
@@ -263,11 +194,11 @@ class Proxy:
         """Number of requests so far that would change something."""
         return sum(each.point in _WRITES for each in self.log)
 
-    def note_told(self, kind: str, text: bytes, *, listed: bool = False) -> None:
+    def note_delivery(self, kind: str, text: bytes, *, listed: bool = False) -> None:
         """Note an event or a list that the operator receives. A list counts with its last page."""
         found = _VERSION.search(text)
         if found and not (listed and _CONTINUED.match(text)):
-            self.told.append(Told(kind, int(found[1]), listed, asyncio.get_running_loop().time()))
+            self.deliveries.append(Delivery(kind, int(found[1]), listed, asyncio.get_running_loop().time()))
 
     def next_fault(self, point: str) -> Fault | None:
         """Return the fault of the next request or event of a point, if one is planned."""
@@ -312,7 +243,7 @@ class Proxy:
                     self.close_gap(point.removeprefix("list "))
                 answer = await self._answer(request, self.next_fault(point))
                 if point.startswith("list ") and isinstance(answer.body, bytes):
-                    self.note_told(point.removeprefix("list "), answer.body, listed=True)
+                    self.note_delivery(point.removeprefix("list "), answer.body, listed=True)
                 return answer
         finally:
             passed.end = loop.time()
@@ -454,7 +385,7 @@ class _Lines:
                 return
             await self._response.write(line)
             if not marked:
-                self._proxy.note_told(self._resource, line)
+                self._proxy.note_delivery(self._resource, line)
 
     async def _end(self, line: bytes, fault: Fault) -> None:
         """End the stream by the fault of an event. Servers also cause the fault "end" now and then."""

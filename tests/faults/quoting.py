@@ -1,6 +1,6 @@
 """Rules of quotes: each gets one answer that can be true, and is deleted when its time is over."""
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import amounts, says, total
 from faults.world import World
 from tidelock.model.instants import parse_instant
@@ -12,7 +12,7 @@ class Quoting:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check that an answer does not change, and promises no more than the capacity of the nodes."""
         if each.kind != "reservationquotes" or each.gone:
             return
@@ -38,7 +38,7 @@ class Quoting:
                 until = parse_instant(answered) + quote["spec"]["ttlSeconds"]
                 self._world.expect(until > now, f"I5: {name} was to go at {until}")
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return False: quotes have no effect on reservations."""
         del reason, before, each
         return False

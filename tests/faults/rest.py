@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from faults.history import BUDGETS, OF_DEVICES, Json
-from faults.life import EARMARK_AFTER, SCHEDULER
-from property.process import HandClock
+from faults.operator_instance import EARMARK_AFTER, SCHEDULER
 from tidelock.framework.config import default_configuration
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.output.group_status import render_group
@@ -29,6 +28,7 @@ from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.defrag.controller import MigrationTask
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
+from unit.scheduler.machinery import FakeClock
 
 _MOST_DECISIONS = 50
 _GROUPS = "reservationgroups"
@@ -139,7 +139,7 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
         decider.ledger,
         decider.queue,
         decider.waiting_pods,
-        HandClock(now),
+        FakeClock(now),
         lambda: None,
         {
             "reservation_quotas": decider.objects.reservation_quotas,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import inf
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import phase_of
 from faults.world import SLACK, World
 from tidelock.model.instants import parse_instant
@@ -72,9 +72,9 @@ class Schedules:
         self._world = world
         self._versions: defaultdict[str, list[_Version]] = defaultdict(list)  # by uid
         self._made: set[Window] = set()
-        self._over: dict[Window, Happening] = {}  # removals of windows that had begun
+        self._over: dict[Window, Change] = {}  # removals of windows that had begun
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Follow the schedules, and check which windows are created and deleted."""
         if each.kind == "reservationschedules":
             self._follow(each, before)
@@ -84,11 +84,11 @@ class Schedules:
             elif before is None:
                 self._check_made(window, each)
 
-    def _follow(self, each: Happening, before: Json | None) -> None:
+    def _follow(self, each: Change, before: Json | None) -> None:
         versions, spec = self._versions[each.uid], {} if each.gone else each.state["spec"]
         if before is not None and versions and versions[-1].spec == spec:
             return
-        told = self._world.told_at(each)
+        told = self._world.delivered_at(each)
         if versions:
             versions[-1].until = inf if told is None else told + SLACK
         versions.append(_Version(spec))
@@ -97,7 +97,7 @@ class Schedules:
         """Return the versions that the operator may have used at a loop time or later."""
         return [version for version in self._versions[uid] if version.until >= since]
 
-    def _check_made(self, window: Window, each: Happening) -> None:
+    def _check_made(self, window: Window, each: Change) -> None:
         """Check that a window is created once, in its turn."""
         uid, start = window
         self._made.add(window)
@@ -120,11 +120,11 @@ class Schedules:
         again = over is not None and not self._may_be_late(over, each)
         self._world.expect(not again, f"I2: {each}: it was made before, and went as {over}")
 
-    def _may_be_late(self, over: Happening, each: Happening) -> bool:
+    def _may_be_late(self, over: Change, each: Change) -> bool:
         """Return whether the request that created a window came before the window was deleted."""
         return self._world.sent_at("member", each) <= over.at
 
-    def _note_gone(self, window: Window, each: Happening) -> None:
+    def _note_gone(self, window: Window, each: Change) -> None:
         """Note the end of a window that has begun, which must not be created again.
 
         A window that another client deleted before a status could report its start may come again.
@@ -137,7 +137,7 @@ class Schedules:
             return
         self._over[window] = each
 
-    def _is_told(self, uid: str, start: float, each: Happening) -> bool:
+    def _is_told(self, uid: str, start: float, each: Change) -> bool:
         for schedule in self._world.objects["reservationschedules"].values():
             if schedule["metadata"]["uid"] == uid:
                 status = schedule.get("status", {})
@@ -174,7 +174,7 @@ class Schedules:
             made = any(latest <= start <= now for maker, start in self._made if maker == uid)
             self._world.expect(made, f"I5: the window of {name} at {latest} was not made")
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether a window that has not begun was deleted because it left its schedule."""
         window = _window(before)
         if reason != "Deleted" or window is None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from itertools import chain, combinations
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import (
     Amounts,
     amounts,
@@ -30,7 +30,7 @@ class Sharing:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check that no owner ends a reusable reservation."""
         del before
         if each.kind == "reservations" and _is_for_reuse(each.state):
@@ -57,7 +57,7 @@ class Sharing:
                 self._check_holder(reservation, pods)
                 self._check_owners(reservation)
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return False: a shared reservation ends only for the reasons of any reservation."""
         del reason, before, each
         return False

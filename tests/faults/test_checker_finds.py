@@ -13,7 +13,7 @@ import pytest
 from devcluster import LocalCluster
 from faults.kinds import DEVICES, LEVELS
 from faults.plan import Fault, Plan, Step
-from faults.trial import play
+from faults.runner import run_plan
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index.reserved_devices import ReservedDevices
 from tidelock.cluster.nominator import Nominator
@@ -325,7 +325,7 @@ def test_a_planted_fault_is_found(
     kinds = [kind.name for kind, drawn in ((LEVELS, _LEVEL in steps), (DEVICES, claims)) if drawn]
     plan = Plan(0, {"a": "4"}, disturbed=False, steps=steps, faults=faults, kinds=tuple(kinds))
 
-    assert play(bare_cluster.kubeconfig, operator_identity, plan).violations == []
+    assert run_plan(bare_cluster.kubeconfig, operator_identity, plan).violations == []
     plant(monkeypatch)
-    filter_result = play(bare_cluster.kubeconfig, operator_identity, plan, _PATIENCE)
-    assert any(each.startswith(broken) for each in filter_result.violations)
+    verdict = run_plan(bare_cluster.kubeconfig, operator_identity, plan, _PATIENCE)
+    assert any(each.startswith(broken) for each in verdict.violations)

@@ -16,20 +16,20 @@ import pytest
 
 from devcluster import LocalCluster
 from faults.plan import make_plan
-from faults.trial import play
+from faults.runner import run_plan
 
 _FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-399").partition("-")
 _SEEDS = range(int(_FIRST), int(_LAST or _FIRST) + 1)
 _SEEDS_A_TEST = 20
 _SHOWN = 3
 # Runs at once, as each waits for half of its time.
-_PLAYERS = 2 * (os.cpu_count() or 1)
+_PROCESSES = 2 * (os.cpu_count() or 1)
 
 
 @pytest.fixture(scope="module")
-def players() -> Iterator[ProcessPoolExecutor]:
-    """Start processes to play in, as each run has an event loop with a time of its own."""
-    with ProcessPoolExecutor(_PLAYERS, get_context("spawn")) as pool:
+def processes() -> Iterator[ProcessPoolExecutor]:
+    """Start processes to run in, as each run has an event loop with a time of its own."""
+    with ProcessPoolExecutor(_PROCESSES, get_context("spawn")) as pool:
         yield pool
 
 
@@ -40,17 +40,13 @@ def players() -> Iterator[ProcessPoolExecutor]:
     ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
 )
 def test_promises_are_kept_under_all_faults(
-    bare_cluster: LocalCluster, operator_identity: Path, players: ProcessPoolExecutor, seeds: range
+    bare_cluster: LocalCluster, operator_identity: Path, processes: ProcessPoolExecutor, seeds: range
 ) -> None:
-    play_one = partial(play, bare_cluster.kubeconfig, operator_identity)
-    failed = [
-        filter_result
-        for filter_result in players.map(play_one, map(make_plan, seeds))
-        if filter_result.violations
-    ]
+    run_one = partial(run_plan, bare_cluster.kubeconfig, operator_identity)
+    failed = [verdict for verdict in processes.map(run_one, map(make_plan, seeds)) if verdict.violations]
     files = [f"  {each.keep()}: {each.violations[0]}" for each in failed]
     told = "\n\n".join(map(str, failed[:_SHOWN]))
-    tale = failed[0].tale if failed else []
+    description = failed[0].description if failed else []
     assert not failed, "\n".join(
-        [f"{len(failed)} of {len(seeds)} runs failed, with their evidence in:", *files, told, *tale]
+        [f"{len(failed)} of {len(seeds)} runs failed, with their evidence in:", *files, told, *description]
     )

@@ -17,5 +17,5 @@ async def test_a_list_adds_all_changes_during_an_outage_to_the_record() -> None:
     assert {name: state for (_, name), state in record.current().items()} == {
         state["metadata"]["name"]: state for state in listed
     }
-    told = [(each.version, each.uid, each.gone) for each in record.happenings[len(before) :]]
+    told = [(each.version, each.uid, each.gone) for each in record.changes[len(before) :]]
     assert told == [(7, "c", False), (8, "r", True), (8, "x", False), (9, "n", False), (10, "g", True)]

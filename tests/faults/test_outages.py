@@ -19,7 +19,7 @@ from devcluster import LocalCluster, start_cluster
 from devcluster.identity import operator_kubeconfig
 from faults.outages import with_outages, without
 from faults.plan import make_plan
-from faults.trial import play
+from faults.runner import run_plan
 
 _FIRST, _, _LAST = os.environ.get("TIDELOCK_OUTAGE_SEEDS", "0-15").partition("-")
 
@@ -41,9 +41,9 @@ def identity(breakable: LocalCluster, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize("seed", range(int(_FIRST), int(_LAST or _FIRST) + 1))
 def test_promises_are_kept_through_outages(breakable: LocalCluster, identity: Path, seed: int) -> None:
     plan = with_outages(make_plan(seed, levels=1.0))
-    filter_result = play(breakable.kubeconfig, identity, plan, breakable=breakable)
-    assert not filter_result.violations, "\n".join(
-        [f"all evidence is in {filter_result.keep()}", str(filter_result), *filter_result.tale]
+    verdict = run_plan(breakable.kubeconfig, identity, plan, breakable=breakable)
+    assert not verdict.violations, "\n".join(
+        [f"all evidence is in {verdict.keep()}", str(verdict), *verdict.description]
     )
 
 

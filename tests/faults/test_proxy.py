@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 
 from devcluster.loopback import HOST
+from faults.observations import Stamps
 from faults.plan import Fault, make_plan
-from faults.proxy import Proxy, Stamps
+from faults.proxy import Proxy
 
 _BINDING = "/api/v1/namespaces/w/pods/web-0/binding"
 _EVENTS = 6

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from faults.creations import Granted
+from faults.histories import START, HistoryBuilder, broken
 from faults.history import Json
-from faults.test_checker import START, Tale
-from faults.test_rules import broken
 from tidelock.model.answer import ANSWER
 from tidelock.model.instants import format_instant
 
@@ -17,72 +16,72 @@ GRANTED = [Granted("lock", START)]
 
 
 @pytest.fixture
-def tale() -> Tale:
-    made = Tale()
+def history() -> HistoryBuilder:
+    made = HistoryBuilder()
     made.node()
     return made
 
 
-def answered(tale: Tale, *, stored: bool = False) -> Json:
+def answered(history: HistoryBuilder, *, stored: bool = False) -> Json:
     """Give the newest reservation an answer, and no other status unless it is `stored`. Return it."""
-    last = tale.happenings[-1]
+    last = history.changes[-1]
     state = deepcopy(last.state)
     answer: Json = state["status"]
     state["metadata"]["annotations"] = {ANSWER: json.dumps({"status": answer})}
-    tale.happenings[-1] = replace(last, state=state if stored else state | {"status": {}})
+    history.changes[-1] = replace(last, state=state if stored else state | {"status": {}})
     return answer
 
 
-def test_an_answer_that_the_status_repeats_is_kept(tale: Tale) -> None:
-    tale.reservation()
-    answered(tale)
-    tale.reservation()
-    answered(tale, stored=True)
-    assert tale.judged(granted=GRANTED) == []
+def test_an_answer_that_the_status_repeats_is_kept(history: HistoryBuilder) -> None:
+    history.reservation()
+    answered(history)
+    history.reservation()
+    answered(history, stored=True)
+    assert history.check(granted=GRANTED) == []
 
 
-def test_a_pod_in_the_capacity_of_an_answer_is_a_violation(tale: Tale) -> None:
-    tale.reservation()
-    answered(tale)
-    tale.bound("stranger")
-    assert broken(tale.judged(granted=GRANTED), "overcommitted")
-    assert tale.judged() == [], "the API server has sent no answer"
-    assert tale.judged(granted=GRANTED, peaks=[(START + 0.5, START)]) == [], "the clock jumped meanwhile"
+def test_a_pod_in_the_capacity_of_an_answer_is_a_violation(history: HistoryBuilder) -> None:
+    history.reservation()
+    answered(history)
+    history.bound("stranger")
+    assert broken(history.check(granted=GRANTED), "overcommitted")
+    assert history.check() == [], "the API server has sent no answer"
+    assert history.check(granted=GRANTED, peaks=[(START + 0.5, START)]) == [], "the clock jumped meanwhile"
 
 
-def test_an_answered_reservation_that_is_activated_later_is_a_violation(tale: Tale) -> None:
-    tale.reservation()
-    answered(tale)
-    tale.reservation(activatedAt=format_instant(START + 5))
+def test_an_answered_reservation_that_is_activated_later_is_a_violation(history: HistoryBuilder) -> None:
+    history.reservation()
+    answered(history)
+    history.reservation(activatedAt=format_instant(START + 5))
     answer = {ANSWER: json.dumps({"status": answered_status()})}
-    tale.happenings[-1].state["metadata"]["annotations"] = answer
-    assert broken(tale.judged(granted=GRANTED), "the answer was", "was given at")
+    history.changes[-1].state["metadata"]["annotations"] = answer
+    assert broken(history.check(granted=GRANTED), "the answer was", "was given at")
 
 
-def test_an_answered_reservation_that_waits_is_a_violation(tale: Tale) -> None:
-    tale.reservation()
-    answered(tale)
-    tale.reservation(reason="InsufficientCapacity", phase="Pending")
-    tale.happenings[-1].state["metadata"]["annotations"] = {ANSWER: json.dumps({"status": answered_status()})}
-    assert broken(tale.judged(granted=GRANTED), "no reason for an end of Active")
+def test_an_answered_reservation_that_waits_is_a_violation(history: HistoryBuilder) -> None:
+    history.reservation()
+    answered(history)
+    history.reservation(reason="InsufficientCapacity", phase="Pending")
+    history.changes[-1].state["metadata"]["annotations"] = {ANSWER: json.dumps({"status": answered_status()})}
+    assert broken(history.check(granted=GRANTED), "no reason for an end of Active")
 
 
-def test_an_answer_that_is_added_later_is_a_violation(tale: Tale) -> None:
-    tale.reservation(reason="InsufficientCapacity", phase="Pending")
-    tale.reservation(reason="InsufficientCapacity", phase="Pending")
-    answered(tale, stored=True)
-    assert broken(tale.judged(), "its answer was added or changed")
+def test_an_answer_that_is_added_later_is_a_violation(history: HistoryBuilder) -> None:
+    history.reservation(reason="InsufficientCapacity", phase="Pending")
+    history.reservation(reason="InsufficientCapacity", phase="Pending")
+    answered(history, stored=True)
+    assert broken(history.check(), "its answer was added or changed")
 
 
-def test_an_answer_to_another_creation_that_counts_is_a_violation(tale: Tale) -> None:
-    tale.reservation()
-    answered(tale, stored=True)
-    assert broken(tale.judged(), "not its own")
+def test_an_answer_to_another_creation_that_counts_is_a_violation(history: HistoryBuilder) -> None:
+    history.reservation()
+    answered(history, stored=True)
+    assert broken(history.check(), "not its own")
 
 
 def answered_status() -> Json:
     """Return the status in the answers of these histories."""
-    tale = Tale()
-    tale.reservation()
-    status: Json = tale.happenings[-1].state["status"]
+    history = HistoryBuilder()
+    history.reservation()
+    status: Json = history.changes[-1].state["status"]
     return status

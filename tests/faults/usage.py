@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil, inf
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import Amounts, amounts, room_of, total
 from faults.world import SLACK, World
 from tidelock.model.instants import parse_instant
@@ -32,7 +32,7 @@ class Usage:
         self._earliest: dict[str, float] = {}  # earliest activation of a reservation, by its uid
         self._told: set[tuple[str, ...]] = set()
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Follow the quotas, and add up the reservations whenever one changes."""
         if each.kind == "reservationquotas":
             self._follow(each, before)
@@ -40,24 +40,24 @@ class Usage:
             self._note_given(each)
             self._add_up(each)
 
-    def _follow(self, each: Happening, before: Json | None) -> None:
+    def _follow(self, each: Change, before: Json | None) -> None:
         if before is not None and not each.gone and before["spec"] == each.state["spec"]:
             return
-        told = self._world.told_at(each)
+        told = self._world.delivered_at(each)
         self._versions[each.name][-1].until = inf if told is None else told + SLACK
         spec = {} if each.gone else each.state["spec"]
         self._versions[each.name].append(
             _Version(amounts(spec.get("hard", {})), amounts(spec.get("hardSeconds", {})))
         )
 
-    def _note_given(self, each: Happening) -> None:
+    def _note_given(self, each: Change) -> None:
         """Note the earliest time of an activation, as its status is written later and clocks jump."""
         activated = each.state.get("status", {}).get("activatedAt")
         if activated is not None and each.uid not in self._earliest:
             ago = each.clock - parse_instant(activated)
             self._earliest[each.uid] = each.at - ago if ago >= 0 else -inf
 
-    def _add_up(self, each: Happening) -> None:
+    def _add_up(self, each: Change) -> None:
         """Compare the amounts that are certainly held with the highest limit since the first activation."""
         reservations = [
             reservation
@@ -80,7 +80,7 @@ class Usage:
                 self._told.add(names)
             self._world.expect(not over, f"I1: {names} hold {over}, more than {quota} allows, at {each}")
 
-    def _counts(self, reservation: Json, each: Happening) -> bool:
+    def _counts(self, reservation: Json, each: Change) -> bool:
         known = reservation["metadata"]["uid"] in self._earliest
         return (
             known and self._world.surely_has_room(reservation, each) and not self._is_disturbed(reservation)
@@ -92,7 +92,7 @@ class Usage:
     def see_rest(self, now: float) -> None:
         """Check nothing: `rest` compares the quotas' statuses with those of another operator."""
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether a reservation has lost its capacity, and is subject to the quota as a new one is."""
         del each
         if reason != "QuotaExceeded" or not self._versions:

@@ -13,9 +13,9 @@ from typing import Any
 
 from faults.checker import Checker
 from faults.creations import Granted
-from faults.history import Happening, Json
+from faults.history import Change, Json
+from faults.observations import Delivery, Passed
 from faults.plan import Plan
-from faults.proxy import Passed, Told
 from faults.world import Circumstances
 
 FOLDER = Path(__file__).parents[2] / "build" / "faults"
@@ -28,36 +28,36 @@ class Evidence:
 
     Attributes:
         circumstances: facts for the checker beside the history.
-        happenings: the API's history.
+        changes: the API's history.
         log: lines that the operator has logged.
 
     """
 
     circumstances: Circumstances
-    happenings: Sequence[Happening]
+    changes: Sequence[Change]
     log: Sequence[str]
 
     def judged(self) -> list[str]:
         """Replay the history in the checker, and return its findings."""
-        return Checker(self.circumstances).play(self.happenings)
+        return Checker(self.circumstances).replay(self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The violations of a run, empty if it kept all promises. `tale` describes the run for people."""
+    """The violations of a run, empty if it kept all promises. `description` describes the run for people."""
 
     plan: Plan
     violations: list[str]
-    tale: list[str]
+    description: list[str]
     evidence: Evidence
 
     def __str__(self) -> str:
         wrong = [f"  {each}" for each in self.violations]
-        return "\n".join([f"seed {self.plan.seed}, played again by: {self.again}", *wrong, str(self.plan)])
+        return "\n".join([f"seed {self.plan.seed}, run again by: {self.again}", *wrong, str(self.plan)])
 
     @property
     def again(self) -> str:
-        """The command that plays the plan once more."""
+        """The command that runs the plan once more."""
         if self.plan.outages:
             return f"TIDELOCK_OUTAGE_SEEDS={self.plan.seed} pytest tests/faults/test_outages.py"
         return f"TIDELOCK_FAULT_SEEDS={self.plan.seed} pytest tests/faults/test_faults.py"
@@ -75,10 +75,10 @@ class Verdict:
         lists: Mapping[str, Sequence[Any]] = {
             "violations": self.violations,
             "plan": str(self.plan).splitlines(),
-            "tale": self.tale,
+            "description": self.description,
             "log": evidence.log,
             **{each.name: [_plain(item) for item in getattr(known, each.name)] for each in fields(known)},
-            "happenings": [asdict(each) for each in evidence.happenings],
+            "changes": [asdict(each) for each in evidence.changes],
         }
         yield f'"again": {json.dumps(self.again)}'
         for name, items in lists.items():
@@ -88,24 +88,24 @@ class Verdict:
 
 def read(path: Path) -> Evidence:
     """Read the evidence in a file."""
-    told: Json = json.loads(path.read_text())
+    stored: Json = json.loads(path.read_text())
     circumstances = Circumstances(
-        asked=[Passed(**each) for each in told["asked"]],
-        foreign=set(told["foreign"]),
-        deleted=set(told["deleted"]),
-        peaks=[(at, clock) for at, clock in told["peaks"]],
-        told=[Told(**each) for each in told["told"]],
-        crashes=told["crashes"],
-        granted=[Granted(**each) for each in told.get("granted", ())],
+        asked=[Passed(**each) for each in stored["asked"]],
+        foreign=set(stored["foreign"]),
+        deleted=set(stored["deleted"]),
+        peaks=[(at, clock) for at, clock in stored["peaks"]],
+        deliveries=[Delivery(**each) for each in stored["deliveries"]],
+        crashes=stored["crashes"],
+        granted=[Granted(**each) for each in stored.get("granted", ())],
     )
-    return Evidence(circumstances, [Happening(**each) for each in told["happenings"]], told["log"])
+    return Evidence(circumstances, [Change(**each) for each in stored["changes"]], stored["log"])
 
 
 def _plain(item: Any) -> Any:
     """Return an item of the circumstances as JSON has it."""
     if isinstance(item, Passed):
         return asdict(item)
-    return item._asdict() if isinstance(item, Told | Granted) else item
+    return item._asdict() if isinstance(item, Delivery | Granted) else item
 
 
 if __name__ == "__main__":

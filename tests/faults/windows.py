@@ -1,6 +1,6 @@
 """Rules of windows: when they begin, no pod that may stay for ever uses their capacity."""
 
-from faults.history import Happening, Json
+from faults.history import Change, Json
 from faults.reading import (
     SETTLED,
     amounts,
@@ -26,7 +26,7 @@ class Windows:
         self._passed: set[str] = set()  # nodes of pods with a declared run time
         self._ending: set[str] = set()  # nodes of reservations with a declared run time of their pods
 
-    def see(self, each: Happening, before: Json | None) -> None:
+    def see(self, each: Change, before: Json | None) -> None:
         """Check that a window begins at its start, and that no lasting pod uses its capacity."""
         if each.gone:
             return
@@ -40,7 +40,7 @@ class Windows:
             for name in self._world.nodes.keys() - self._world.disturbed - self._world.unsound:
                 self._check_room(name, each)
 
-    def _check_begin(self, each: Happening, before: Json | None) -> None:
+    def _check_begin(self, each: Change, before: Json | None) -> None:
         begins, phase = parse_instant(each.state["spec"]["startAt"]), phase_of(each.state)
         if holds(each.state):
             self._world.expect(each.clock >= begins, f"I2: {each}: it is active before its window")
@@ -59,7 +59,7 @@ class Windows:
             )
             self._world.expect(known, f"I1: {each}: it was planned, and no reason is known why it is not")
 
-    def _check_room(self, name: str, each: Happening) -> None:
+    def _check_room(self, name: str, each: Change) -> None:
         """Check that lasting pods and a window fit on a node, unless it has reservations with a run time."""
         world, node = self._world, self._world.nodes[name]
         reservations = [
@@ -80,7 +80,7 @@ class Windows:
             )
             world.expect(not over, text)
 
-    def _is_surely_planned(self, reservation: Json, each: Happening) -> bool:
+    def _is_surely_planned(self, reservation: Json, each: Change) -> bool:
         """Return whether a reservation is certainly planned, without a start, an edit or an end since."""
         current = reservation["metadata"]["generation"] == reservation.get("status", {}).get(
             "observedGeneration"
@@ -98,7 +98,7 @@ class Windows:
                     ahead == (phase_of(reservation) == "Planned"), f"I5: {name} is {phase_of(reservation)}"
                 )
 
-    def explains(self, reason: str, before: Json, each: Happening) -> bool:
+    def explains(self, reason: str, before: Json, each: Change) -> bool:
         """Return whether pods that should be gone may still be there, or may be counted as there."""
         del each
         return reason in _OVERSTAYED and before["status"].get("nodeName", "") in self._passed | self._ending

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from faults.creations import Granted
-from faults.history import Happening, Json
-from faults.proxy import Passed, Told
+from faults.history import Change, Json
+from faults.observations import Delivery, Passed
 from faults.reading import (
     amounts,
     asked_of,
@@ -43,7 +43,7 @@ class Circumstances:
     foreign: Collection[str] = ()  # uids of pods that others have bound
     deleted: Collection[str] = ()  # uids of reservations that others have deleted
     peaks: Sequence[tuple[float, float]] = ()  # the operator's clock before each jump, by loop time
-    told: Sequence[Told] = ()  # events and lists that the operator received
+    deliveries: Sequence[Delivery] = ()  # events and lists that the operator received
     crashes: Sequence[float] = ()  # loop times of the operator's crashes
     granted: Sequence[Granted] = ()  # objects that were stored with the answer to their creation
 
@@ -77,13 +77,13 @@ class World:
     answered: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
     _gave_back: set[str] = field(default_factory=set)  # those that shrank and grew again at once
-    _edited: defaultdict[str, list[tuple[Happening, Json]]] = field(default_factory=lambda: defaultdict(list))
+    _edited: defaultdict[str, list[tuple[Change, Json]]] = field(default_factory=lambda: defaultdict(list))
 
-    def expect_answers(self, happenings: Iterable[Happening]) -> None:
+    def expect_answers(self, changes: Iterable[Change]) -> None:
         """Note the answers in a history that the operator must keep."""
-        stored = {each.uid: each for each in reversed([*happenings]) if each.kind == "reservations"}
+        stored = {each.uid: each for each in reversed([*changes]) if each.kind == "reservations"}
         for uid, at in self.circumstances.granted:
-            told = self.told_at(stored[uid]) if uid in stored else None
+            told = self.delivered_at(stored[uid]) if uid in stored else None
             jumped = any(
                 at <= then and (told is None or then <= told) for then, _ in self.circumstances.peaks
             )
@@ -109,7 +109,7 @@ class World:
         if not holds and text not in self.found:
             self.found.append(text)
 
-    def take(self, each: Happening) -> Json | None:
+    def take(self, each: Change) -> Json | None:
         """Advance by one version, and return the object's state before it."""
         known = self.objects[each.kind]
         before = known.pop(each.name, None)
@@ -134,11 +134,11 @@ class World:
     def heard_of(self, uid: str, at: float) -> Iterator[Json]:
         """Yield versions of a reservation with former owners, if the operator had not received the edit."""
         for edit, before in self._edited[uid]:
-            told = self.told_at(edit)
+            told = self.delivered_at(edit)
             if told is None or told > at - SLACK:
                 yield before
 
-    def _note_edit(self, each: Happening, before: Json) -> None:
+    def _note_edit(self, each: Change, before: Json) -> None:
         old, new = before["spec"], each.state["spec"]
         if old["owners"] != new["owners"]:
             self._edited[each.uid].append((each, before))
@@ -148,13 +148,13 @@ class World:
         elif old != new and any(units > asked.get(name, 0) for name, units in has.items()):
             self._gave_back.add(each.uid)
 
-    def _note_node(self, each: Happening, before: Json | None) -> None:
+    def _note_node(self, each: Change, before: Json | None) -> None:
         if each.gone or (before is not None and shrank(before, each.state)):
             self.disturbed.add(each.name)
         if not each.gone and before is not None and not is_sound(each.state):
             self.unsound.add(each.name)
 
-    def _note_pod(self, each: Happening, before: Json | None) -> None:
+    def _note_pod(self, each: Change, before: Json | None) -> None:
         node_name = each.state["spec"].get("nodeName", "")
         if node_name:
             self.bound_at.setdefault(each.uid, each.clock)
@@ -172,11 +172,11 @@ class World:
         owners = (pod for pod in self.bound_owners(reservation) if has_taken(reservation, pod))
         return next((pod for pod in owners if self.bound_at[pod["metadata"]["uid"]] >= came), None)
 
-    def is_due(self, reservation: Json, each: Happening) -> bool:
+    def is_due(self, reservation: Json, each: Change) -> bool:
         """Return whether the operator's clock has shown the end of a reservation since its activation."""
         return due(reservation) <= self.latest_shown(reservation, each)
 
-    def surely_has_room(self, reservation: Json, each: Happening) -> bool:
+    def surely_has_room(self, reservation: Json, each: Change) -> bool:
         """Return whether an Active reservation certainly has its capacity, is not over and has not moved."""
         if (
             not holds(reservation)
@@ -199,7 +199,7 @@ class World:
         )
         return not taken
 
-    def _may_have_ended(self, reservation: Json, each: Happening) -> bool:
+    def _may_have_ended(self, reservation: Json, each: Change) -> bool:
         """Return whether an owner was bound that may have come after the start of the window.
 
         An owner of a group may have taken another member, which a status reports soon.
@@ -243,7 +243,7 @@ class World:
         )
         return pod["metadata"]["uid"] in took
 
-    def latest_shown(self, reservation: Json, each: Happening) -> float:
+    def latest_shown(self, reservation: Json, each: Change) -> float:
         """Return the highest reading of the operator's clock since a reservation became active."""
         given_at = self.given_at.get(reservation["metadata"]["uid"], each.at)
         shown = [clock for at, clock in self.circumstances.peaks if given_at - SLACK < at <= each.at]
@@ -257,7 +257,7 @@ class World:
             if each.start - SLACK <= at
         )
 
-    def sent_at(self, point: str, each: Happening) -> float:
+    def sent_at(self, point: str, each: Change) -> float:
         """Return the earliest loop time at which the request that wrote a version may have been sent.
 
         A request that creates an object does not name it.
@@ -266,19 +266,21 @@ class World:
         about = (asked for asked in requests if asked.name in ("", each.name) and asked.start <= each.at)
         return min((asked.start for asked in about if asked.end >= each.at - SLACK), default=each.at)
 
-    def told_at(self, each: Happening) -> float | None:
+    def delivered_at(self, each: Change) -> float | None:
         """Return when the operator first received a version or a later list, or None if it never did."""
         return next(
             (
-                told.at
-                for told in self.circumstances.told
-                if told.kind == each.kind
-                and (told.version >= each.version if told.listed else told.version == each.version)
+                delivery.at
+                for delivery in self.circumstances.deliveries
+                if delivery.kind == each.kind
+                and (
+                    delivery.version >= each.version if delivery.listed else delivery.version == each.version
+                )
             ),
             None,
         )
 
-    def clock_at(self, at: float, each: Happening) -> float:
+    def clock_at(self, at: float, each: Change) -> float:
         """Return the reading of the operator's clock at a loop time before an event."""
         jumps = ((then, clock) for then, clock in self.circumstances.peaks if at <= then <= each.at)
         then, clock = next(jumps, (each.at, each.clock))

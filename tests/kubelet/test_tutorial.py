@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.shell import Shell, play
+from cluster.shell import Shell, replay
 from devcluster import LocalCluster
 from documents import blocks, commands
-from played import TUTORIAL
+from replayed import TUTORIAL
 
 _WORKERS = ("worker-1", "worker-2")
 
@@ -19,19 +19,19 @@ def test_the_tutorial_prints_the_documented_output_on_real_kubelets(
     """The nodes exist already, so the command that applies the file with other nodes is left out."""
     page = Shell(kubelet_cluster, tmp_path, "test-page")
     kubelets = [kubelet_cluster.add_kubelet(page.own(worker)) for worker in _WORKERS]
-    played = 0
+    replayed = 0
     try:
         for block in (block for block in blocks() if block.page == TUTORIAL):
             page.file(block)
             for command in commands(block) if block.language in {"sh", "console"} else ():
                 made = command.words[:4] == ("kubectl", "apply", "-f", "nodes.yaml")
                 if command.words[0] == "kubectl" and not made:
-                    play(page, command)
-                    played += 1
+                    replay(page, command)
+                    replayed += 1
     finally:
         for kubelet in kubelets:
             kubelet.stop()
         page.run("kubectl delete node worker-1 worker-2 --ignore-not-found --wait=false")
         page.run("kubectl delete waterlevel tutorial --ignore-not-found --wait=false")
         page.run("kubectl delete namespace shop --ignore-not-found --wait=false")
-    assert played > 20
+    assert replayed > 20

@@ -9,8 +9,8 @@ import yaml
 from cluster.world import World
 from devcluster import Cluster
 from devcluster.component import Component
-from devcluster.keeper import kept
 from devcluster.loopback import HOST, Health, free_ports
+from devcluster.reaper import kept
 from devcluster.tools import find_program
 
 _NAMESPACE = "kube-system"

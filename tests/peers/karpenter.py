@@ -10,8 +10,8 @@ from cluster.world import World
 from devcluster import Cluster, wait_for
 from devcluster.build import find_module
 from devcluster.component import Component
-from devcluster.keeper import kept
 from devcluster.loopback import Health, free_ports
+from devcluster.reaper import kept
 from devcluster.tools import SOURCES, find_program
 from tidelock.kube.client import PODS, RESERVATIONS, ApiResource
 

@@ -15,9 +15,9 @@ from cluster.requests import Request, install_provisioning_requests
 from cluster.world import World
 from devcluster import Component, LocalCluster, wait_for
 from devcluster.build import find_module
-from devcluster.keeper import kept
 from devcluster.keys import Keys
 from devcluster.loopback import HOST, Health, free_ports
+from devcluster.reaper import kept
 from devcluster.tools import SOURCES, find_program
 from tidelock.integrations.provisioning_requests.request import PROVISIONING_REQUESTS
 from tidelock.kube.client import PODS, ApiResource

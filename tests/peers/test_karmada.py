@@ -112,9 +112,9 @@ def test_the_example_of_the_page(client: KarmadaClient, world: World) -> None:
         return found
 
     wait_for(lambda: number(karmada.REPLICAS), what="the operator to know the node")
-    karmada.play(number, 0)
+    karmada.ask_all(number, 0)
     world.active_reservation("web-0", karmada.reserved_cpu(), node)
-    karmada.play(number, 1)
+    karmada.ask_all(number, 1)
 
 
 def test_constraints_on_nodes_are_understood(client: KarmadaClient, world: World) -> None:

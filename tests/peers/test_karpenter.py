@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.api import Api, Manifest
-from cluster.autoscaler_example import permit, play, reservation
+from cluster.autoscaler_example import permit, reservation, run_example
 from cluster.crds import install_crds
 from cluster.live import Live, condition
 from cluster.operator_process import OperatorProcess
@@ -61,7 +61,7 @@ def until_buffers(world: World, count: int) -> None:
 
 def test_the_example_of_the_page(world: World) -> None:
     with node_pool(world):
-        example = play(world)
+        example = run_example(world)
         until_buffers(world, 0)
         # Two added nodes look idle now, and one of them has a reservation.
         example.guest.delete()

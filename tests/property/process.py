@@ -1,4 +1,4 @@
-"""One life of the operator: its pure core over the model API server, driven by hand instead of by tasks.
+"""One instance of the operator: its pure core over the model API server, driven by hand instead of by tasks.
 
 Where the shell would wait for an answer, here the answer waits until a test delivers it. One call carries out
 a binding, a status write, an eviction or a read of a pod. Another call delivers the answer, or none does.
@@ -10,8 +10,8 @@ from functools import partial
 from builders import SCHEDULER, Json
 from property.creations import Creation
 from property.model_api import Delivering, ModelApi, Reflection, RefusedError
-from tidelock.binders.answering import answerable
 from tidelock.binders.creation_reviews import read_creation
+from tidelock.binders.creation_webhook import answerable
 from tidelock.framework.config import default_configuration
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.ledger.answers import is_decided
@@ -33,6 +33,7 @@ from tidelock.scheduler.core.outcomes import Outcome
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.defrag.controller import MigrationTask
 from tidelock.scheduler.informers.event_handlers import EventHandlers
+from unit.scheduler.machinery import FakeClock
 
 MOVE_AFTER = 30.0
 EARMARK_AFTER = 10.0
@@ -48,19 +49,6 @@ _PATIENCE = 3.0
 _KEY = b"the key of all operators"
 
 
-class HandClock:
-    """A clock that only tests advance."""
-
-    def __init__(self, now: float) -> None:
-        self.time = now
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
-
-
 class Process:
     """The decider and its event handlers, with all requests under way.
 
@@ -69,7 +57,7 @@ class Process:
     "answer"), or an event that comes twice ("nodes", "pods", "reservations").
     """
 
-    def __init__(self, api: ModelApi, clock: HandClock, epoch: int, scheduler_name: str = SCHEDULER) -> None:
+    def __init__(self, api: ModelApi, clock: FakeClock, epoch: int, scheduler_name: str = SCHEDULER) -> None:
         self.api = api
         self.clock = clock
         self.decider = Decider(

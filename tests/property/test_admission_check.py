@@ -32,8 +32,8 @@ class World:
 
     def __init__(self) -> None:
         self.core = Core(*(node(name, cpu="4") for name in NODES))
-        self.guard = AdmissionCheck(self.core.decider)
-        self.arrivals = UnboundPods(self.core.event_handlers.pods, self.guard, self.core.clock)
+        self.admission_check = AdmissionCheck(self.core.decider)
+        self.unbound_pods = UnboundPods(self.core.event_handlers.pods, self.admission_check, self.core.clock)
         self.stored: dict[str, Pod] = {}
         self.admitted: dict[str, str] = {}
         self.owner: dict[str, str] = {}
@@ -52,7 +52,7 @@ class World:
     def admit(self, name: str, on: str) -> None:
         if name in self.stored and not self.stored[name].node_name:
             known = self.core.cache.get(self.stored[name].uid) is not None
-            refusal = self.guard.admit(self.stored[name], on, self.core.clock.now())
+            refusal = self.admission_check.admit(self.stored[name], on, self.core.clock.now())
             if not refusal:
                 own = self.core.ledger.ownership.of(self.stored[name])
                 assert known or not any(entry.held for entry in own)
@@ -67,13 +67,13 @@ class World:
 
     def lapse(self, _name: str, _on: str) -> None:
         self.core.clock.advance(UNSEEN_SECONDS)
-        self.guard.lapse(self.core.clock.now())
+        self.admission_check.lapse(self.core.clock.now())
         self.admitted.clear()
 
     def go(self, name: str, _: str) -> None:
         if name in self.stored:
             self.admitted.pop(name, None)
-            self.arrivals.remove(self.stored.pop(name))
+            self.unbound_pods.remove(self.stored.pop(name))
             if name in OURS and self.placed is not None:  # the pod to bind is gone
                 self.core.decider.binding_failed(self.placed, self.core.clock.now())
                 self.placed = None
@@ -107,7 +107,7 @@ class World:
         scheduler = SCHEDULER if name in OURS else "another"
         plain: Json = pod_json(name, requests={"cpu": CPU[name]}, node_name=on, scheduler=scheduler)
         old, self.stored[name] = self.stored.get(name), decode_pod(json.dumps(plain).encode())
-        self.arrivals.upsert(old, self.stored[name])
+        self.unbound_pods.upsert(old, self.stored[name])
 
 
 @given(MOVES)

@@ -40,7 +40,7 @@ class World:
 
     def followed_levels(self) -> NodeLevels:
         levels = NodeLevels()
-        self.scene.cache.follow(levels)
+        self.scene.cache.add_observer(levels)
         return levels
 
     def follower(self) -> Sums:

@@ -46,7 +46,7 @@ def histories(draw: st.DrawFn) -> list[tuple[str, str, Pod]]:
     return draw(st.lists(steps, max_size=16))
 
 
-def play(history: Sequence[tuple[str, str, Pod]]) -> Scene:
+def replay(history: Sequence[tuple[str, str, Pod]]) -> Scene:
     scene = Scene()
     for act, name, each in history:
         match act:
@@ -73,7 +73,7 @@ def there(scene: Scene, name: str) -> list[Pod]:
 @given(histories(), pods("web-0"))
 @settings(deadline=None)
 def test_a_node_fits_if_its_host_ports_are_free(history: list[tuple[str, str, Pod]], wanting: Pod) -> None:
-    scene = play(history)
+    scene = replay(history)
 
     judgement = scene.judge(NodePorts, wanting)
 
@@ -88,7 +88,7 @@ def test_a_node_fits_if_its_host_ports_are_free(history: list[tuple[str, str, Po
 def test_add_pod_and_remove_pod_give_the_same_answer_as_a_changed_cluster(
     history: list[tuple[str, str, Pod]], wanting: Pod, other: Pod, data: st.DataObject
 ) -> None:
-    scene = play([("put", "node-a", other), *history, ("put", "node-a", other)])
+    scene = replay([("put", "node-a", other), *history, ("put", "node-a", other)])
     plugin = NodePorts(scene.handle, {})
     scene.columns.vector(wanting.requests)
     whole, state = Snapshot.of(scene.columns), CycleState()

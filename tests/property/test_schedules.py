@@ -111,10 +111,10 @@ STEPS = st.lists(
 def test_each_window_is_created_once_despite_crashes_and_pauses(
     schedule: str, ahead: int, duration: int, steps: list[tuple[str, int]]
 ) -> None:
-    asyncio.run(play(schedule, ahead, duration, steps))
+    asyncio.run(run_steps(schedule, ahead, duration, steps))
 
 
-async def play(schedule: str, ahead: int, duration: int, steps: list[tuple[str, int]]) -> None:
+async def run_steps(schedule: str, ahead: int, duration: int, steps: list[tuple[str, int]]) -> None:
     scene = ScheduleScene()
     scene.ask(schedule=schedule, ahead=ahead, durationSeconds=duration)
     await scene.go_on()

@@ -27,13 +27,13 @@ class SharedWorld(World):
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self.asked: dict[str, ResourceClaim] = {}  # those that are admitted and not stored yet
-        self.guard = AdmissionCheck(self.core.decider)
+        self.admission_check = AdmissionCheck(self.core.decider)
         self.refused = self.taken = 0
 
     def start_again(self, now: float) -> None:
         self.asked.clear()  # the API server has refused what it could not ask about
         super().start_again(now)
-        self.guard = AdmissionCheck(self.core.decider)
+        self.admission_check = AdmissionCheck(self.core.decider)
 
     def claim(self, name: str, device: str = "") -> ResourceClaim:
         """Return a claim of the other allocator, with a device or without one."""
@@ -84,7 +84,7 @@ class SharedWorld(World):
         mine = earlier is not None and device_of(earlier) == device
         users = [] if mine else self.having().get(device, [])
         claim = self.claim(name, device)
-        refusal = self.guard.claims.admit(claim, self.core.clock.now())
+        refusal = self.admission_check.claims.admit(claim, self.core.clock.now())
         assert bool(refusal) is bool(users), (refusal, users)
         if refusal:
             self.refused += 1
@@ -102,7 +102,7 @@ class SharedWorld(World):
     def lose(self) -> None:
         """Let the API server give up all requests that were admitted."""
         self.core.clock.advance(UNSEEN_SECONDS)
-        self.guard.lapse(self.core.clock.now())
+        self.admission_check.lapse(self.core.clock.now())
         self.asked.clear()
 
     def free(self) -> None:

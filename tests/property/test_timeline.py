@@ -30,7 +30,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 7), st.sampled_from(NODES), SPANS | 
 WINDOWS = st.tuples(st.sampled_from(INSTANTS), st.sampled_from((2.0, 6.0, inf)), st.sampled_from(INSTANTS))
 
 
-def played(changes: Iterable[tuple[int, str, Span | None]]) -> tuple[Columns, Timeline, Known]:
+def replayed(changes: Iterable[tuple[int, str, Span | None]]) -> tuple[Columns, Timeline, Known]:
     """Apply changes, where a change without a span removes one.
 
     The only node with the resource GPU comes and goes all the time, and is there at the end.
@@ -66,7 +66,7 @@ def most(spans: Iterable[Span], resource: str, begin: float = -inf, end: float =
 def test_the_columns_count_amounts_that_windows_share_only_once(
     changes: list[tuple[int, str, Span | None]],
 ) -> None:
-    columns, timeline, known = played(changes)
+    columns, timeline, known = replayed(changes)
     for name in NODES:
         spans = [span for where, span in known.values() if where == name]
         for resource in ("cpu", GPU):
@@ -81,7 +81,7 @@ def test_relief_is_the_capacity_in_use_only_before_or_after_a_window(
     changes: list[tuple[int, str, Span | None]], window: tuple[float, float, float]
 ) -> None:
     begin, length, now = window
-    columns, timeline, known = played(changes)
+    columns, timeline, known = replayed(changes)
     rows, amounts = timeline.unused_amounts(begin, begin + length, now)
     told = {int(row): columns.named(found) for row, found in zip(rows, amounts, strict=True)}
     for name in NODES:
@@ -100,7 +100,7 @@ def test_relief_is_the_capacity_in_use_only_before_or_after_a_window(
 
 @given(CHANGES)
 def test_nothing_is_left_when_all_spans_have_gone(changes: list[tuple[int, str, Span | None]]) -> None:
-    columns, timeline, known = played(changes)
+    columns, timeline, known = replayed(changes)
     for key in known:
         timeline.drop(key)
     rows, _ = timeline.unused_amounts(-inf, inf, -inf)

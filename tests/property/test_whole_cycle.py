@@ -15,7 +15,7 @@ from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.registry import BUILTINS, REGISTRY
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.outcomes import Consultation
+from tidelock.scheduler.core.outcomes import ExtenderCall
 from tidelock.scheduler.informers.informers import decoder_of
 from unit.scheduler.machinery import Core
 
@@ -54,7 +54,7 @@ def decide(core: Core, wanting: Pod) -> str:
     core.add(wanting)
     outcome = core.step()
     assert outcome is not None
-    assert not isinstance(outcome, Consultation)
+    assert not isinstance(outcome, ExtenderCall)
     if isinstance(outcome, AssumedPod):
         return outcome.node_name
     assert not outcome.diagnosis.error, outcome.diagnosis.message

@@ -16,10 +16,10 @@ from typing import NoReturn
 from aiohttp import web
 
 from tidelock.binders.admission_check import AdmissionCheck
-from tidelock.binders.answering import CreationDesk
 from tidelock.binders.certificate_rotator import CertificateRotator
+from tidelock.binders.creation_webhook import CreationWebhook
 from tidelock.binders.endpoint import Endpoint
-from tidelock.binders.extending import VERBS, BadRequestError, Verb
+from tidelock.binders.extender_api import VERBS, BadRequestError, Verb
 from tidelock.binders.reviews import (
     AllocationReview,
     BadReviewError,
@@ -30,11 +30,11 @@ from tidelock.binders.reviews import (
 from tidelock.binders.tokens import ADMISSION_PATH, CREATIONS_PATH
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.clock import Clock
+from tidelock.http_server import Handler as RequestHandler
+from tidelock.http_server import Limits, bounded, serve_http
 from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
-from tidelock.listening import Handler as RequestHandler
-from tidelock.listening import Limits, bounded, listening
 from tidelock.model.failures import failure_text
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.telemetry import Telemetry
@@ -65,8 +65,8 @@ class BinderServer:
     """Answers other binders for as long as it runs.
 
     Args:
-        guard: the admission check.
-        arrivals: the unbound pods, for the pods that a binding names; placed before the event handlers.
+        check: the admission check.
+        unbound_pods: the unbound pods, for the pods that a binding names; placed before the event handlers.
         rotator: the certificate rotator.
         endpoint: the address under which others find this process.
         client: for pods that the watch has not shown yet.
@@ -79,14 +79,14 @@ class BinderServer:
         wake: runs the decision loop again, as capacity was taken or freed.
         extender: whether to serve the extender API.
         admission: whether to serve and announce the admission webhook.
-        desk: answers creations of reservations. Without it none is answered.
+        webhook: answers creations of reservations. Without it none is answered.
 
     """
 
     def __init__(
         self,
-        guard: AdmissionCheck,
-        arrivals: UnboundPods,
+        check: AdmissionCheck,
+        unbound_pods: UnboundPods,
         rotator: CertificateRotator,
         endpoint: Endpoint,
         client: KubeClient,
@@ -100,10 +100,10 @@ class BinderServer:
         wake: Callable[[], None],
         extender: bool,
         admission: bool,
-        desk: CreationDesk | None = None,
+        webhook: CreationWebhook | None = None,
     ) -> None:
-        self._guard = guard
-        self.arrivals = arrivals
+        self._check = check
+        self.unbound_pods = unbound_pods
         self._rotator = rotator
         self._endpoint = endpoint
         self._client = client
@@ -114,17 +114,17 @@ class BinderServer:
         self._port = port
         self._ready = ready
         self._wake = wake
-        self._announced = admission or desk is not None
-        self._desk = desk
+        self._announced = admission or webhook is not None
+        self._webhook = webhook
         self._application = bounded(_LIMITS, self._prove)
         if admission:
             self._application.router.add_post(f"{ADMISSION_PATH}/{{token}}", self._when_ready(self._review))
-        if desk is not None:
+        if webhook is not None:
             path = f"{ADMISSION_PATH}/{{token}}{CREATIONS_PATH}"
-            self._application.router.add_post(path, self._when_ready(self._answering(desk)))
+            self._application.router.add_post(path, self._when_ready(self._serve_creations(webhook)))
         if extender:
             for name, verb in VERBS.items():
-                handler = self._when_ready(self._extending(name, verb))
+                handler = self._when_ready(self._serve_extender(name, verb))
                 self._application.router.add_post(f"{EXTENDER_PATH}/{name}", handler)
 
     async def run(self) -> NoReturn:
@@ -136,10 +136,10 @@ class BinderServer:
         """
         while not await self._attempt(self._rotator.renew):  # noqa: ASYNC110 -- no event announces that it can be
             await asyncio.sleep(_RETRY)
-        if self._desk is not None:
-            self._desk.provided()
+        if self._webhook is not None:
+            self._webhook.provided()
         tls = self._rotator.context
-        async with listening(
+        async with serve_http(
             self._application, self._address, self._port, option="--tls-port", limits=_LIMITS, tls=tls
         ):
             await asyncio.gather(self._tidy(), self._keep())
@@ -149,7 +149,7 @@ class BinderServer:
         while True:
             await asyncio.sleep(_LOOK)
             with self._isolation.part("bindings") as attempt:
-                if self._guard.lapse(self._clock.now()):
+                if self._check.lapse(self._clock.now()):
                     self._wake()
             await asyncio.sleep(attempt.pause)
 
@@ -203,7 +203,7 @@ class BinderServer:
 
         return handle
 
-    def _extending(self, name: str, verb: Verb) -> _Handler:
+    def _serve_extender(self, name: str, verb: Verb) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             body = await request.read()
             started = self._clock.monotonic()
@@ -211,7 +211,7 @@ class BinderServer:
                 found = None
                 while found is None:
                     patient = self._clock.monotonic() < started + _PATIENCE
-                    found = verb(self._guard, body, self._clock.now(), patient)
+                    found = verb(self._check, body, self._clock.now(), patient)
                     if found is None:
                         await asyncio.sleep(_MOMENT)
             except BadRequestError as error:
@@ -229,7 +229,7 @@ class BinderServer:
         except BadReviewError as error:
             return web.Response(status=400, text=str(error))
         if isinstance(question, AllocationReview):
-            refusal = self._guard.claims.admit(question.claim, self._clock.now(), dry_run=question.dry_run)
+            refusal = self._check.claims.admit(question.claim, self._clock.now(), dry_run=question.dry_run)
         else:
             refusal = await self._judge(question)
         self._telemetry.reviews.labels("refused" if refusal else "admitted").inc()
@@ -240,7 +240,7 @@ class BinderServer:
 
     async def _judge(self, question: BindingReview) -> str:
         """Return why a pod can't be bound, or an empty text. Raises HTTPException if that is unknown."""
-        if question.pod is not None and self._guard.knows(question.pod.uid):
+        if question.pod is not None and self._check.knows(question.pod.uid):
             raise web.HTTPBadRequest(text=f"pod {question.key} is there already: it can't be made")
         try:
             async with asyncio.timeout(_LOOK_UP):
@@ -253,17 +253,17 @@ class BinderServer:
         if pod is None:
             return ""
         now = self._clock.now()
-        refusal = self._guard.admit(pod, question.node_name, now, dry_run=question.dry_run)
+        refusal = self._check.admit(pod, question.node_name, now, dry_run=question.dry_run)
         if not refusal:
             self._wake()
         return refusal
 
-    def _answering(self, desk: CreationDesk) -> _Handler:
+    def _serve_creations(self, webhook: CreationWebhook) -> _Handler:
         async def handle(request: web.Request) -> web.Response:
             body = await request.read()
             started = self._clock.monotonic()
             try:
-                found, result = await desk.review(body)
+                found, result = await webhook.review(body)
             except BadReviewError as error:
                 return web.Response(status=400, text=str(error))
             self._telemetry.answers.labels(result).inc()
@@ -277,7 +277,7 @@ class BinderServer:
 
         A pod that the watch has not shown yet, or that only its name identifies, is read from the API server.
         """
-        pod = self.arrivals.find(question.key)
+        pod = self.unbound_pods.find(question.key)
         if pod is not None and pod.uid == question.pod_uid:
             return pod
         try:

@@ -10,9 +10,9 @@ from tidelock.model.pods import Pod
 class UnboundPods:
     """A handler of pod events before the others': keeps unbound pods, and reports to the admission check."""
 
-    def __init__(self, event_handlers: EventHandler[Pod], guard: AdmissionCheck, clock: Clock) -> None:
+    def __init__(self, event_handlers: EventHandler[Pod], check: AdmissionCheck, clock: Clock) -> None:
         self._event_handlers = event_handlers
-        self._guard = guard
+        self._check = check
         self._clock = clock
         self._unbound: dict[Key, Pod] = {}
 
@@ -24,7 +24,7 @@ class UnboundPods:
         """Keep a pod's newest version."""
         self._event_handlers.upsert(old, new)
         if new.node_name:
-            self._guard.seen(new, self._clock.now())
+            self._check.seen(new, self._clock.now())
             self._forget(new)
         else:
             self._unbound[new.key] = new
@@ -32,7 +32,7 @@ class UnboundPods:
     def remove(self, last: Pod) -> None:
         """Forget a pod."""
         self._event_handlers.remove(last)
-        self._guard.gone(last.uid, self._clock.now())
+        self._check.gone(last.uid, self._clock.now())
         self._forget(last)
 
     def synced(self) -> None:

@@ -6,8 +6,8 @@ import typer
 
 from tidelock.cli.editing import Edit, run
 from tidelock.cli.failure import Failure
-from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace
+from tidelock.cli.reservations import ListedReservation, amounts
 from tidelock.cli.session import ClusterTarget
 from tidelock.model.reservation import Reservation
 
@@ -53,36 +53,36 @@ def command(
 
 def planned_token(reservation: Reservation) -> str:
     """Return the token of a reservation's plan, or raise Failure if there is none to approve."""
-    name, seen = f"reservation {reservation.key}", Seen(reservation)
+    name, listed = f"reservation {reservation.key}", ListedReservation(reservation)
     if reservation.spec is not None and reservation.spec.may_move is None:
         raise Failure(f"{name} lets no pods move: set spec.mayMove, see docs/defragmentation.md")
-    if seen.plan is None:
-        why = seen.condition("MovePlanned").get("message") or seen.why or "it needs none"
-        raise Failure(f"{name} has no plan of moves to approve, it is {seen.phase}: {why}")
-    return seen.plan.token
+    if listed.plan is None:
+        why = listed.condition("MovePlanned").get("message") or listed.why or "it needs none"
+        raise Failure(f"{name} has no plan of moves to approve, it is {listed.phase}: {why}")
+    return listed.plan.token
 
 
-def begun(seen: Seen) -> bool:
+def begun(listed: ListedReservation) -> bool:
     """Return whether the moves have begun, or have already brought the capacity."""
-    return seen.active or (seen.plan is not None and seen.plan.under_way)
+    return listed.active or (listed.plan is not None and listed.plan.under_way)
 
 
-def settled(seen: Seen) -> bool:
+def settled(listed: ListedReservation) -> bool:
     """Return whether the operator has answered to the token."""
-    return seen.decided and (begun(seen) or seen.ended or _refused(seen))
+    return listed.decided and (begun(listed) or listed.ended or _refused(listed))
 
 
-def _refused(seen: Seen) -> bool:
-    return seen.condition("MovePlanned").get("reason") in ("TokenMismatch", "NoMoves")
+def _refused(listed: ListedReservation) -> bool:
+    return listed.condition("MovePlanned").get("reason") in ("TokenMismatch", "NoMoves")
 
 
-def sentence(seen: Seen) -> str:
+def sentence(listed: ListedReservation) -> str:
     """Return a sentence about the result of an approval."""
-    if seen.active:
-        return f"holds {amounts(seen.resources)} on {seen.node}"
-    if seen.plan is not None and seen.plan.under_way:
-        return f"moving {seen.plan.text}"
-    condition = seen.condition("MovePlanned")
-    if _refused(seen):
+    if listed.active:
+        return f"holds {amounts(listed.resources)} on {listed.node}"
+    if listed.plan is not None and listed.plan.under_way:
+        return f"moving {listed.plan.text}"
+    condition = listed.condition("MovePlanned")
+    if _refused(listed):
         return f"not approved, {condition['reason']}: {condition.get('message', '')}"
-    return seen.why
+    return listed.why

@@ -6,8 +6,8 @@ import typer
 
 from tidelock.cli.editing import Edit, run
 from tidelock.cli.failure import Failure
-from tidelock.cli.locks import Seen
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace
+from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.session import ClusterTarget
 from tidelock.model.reservation import Reservation
 
@@ -49,37 +49,39 @@ def command(
 
 def held_token(reservation: Reservation) -> str:
     """Return the token of a reservation's current hold, or raise Failure if there is none to commit."""
-    name, seen = f"reservation {reservation.key}", Seen(reservation)
+    name, listed = f"reservation {reservation.key}", ListedReservation(reservation)
     if reservation.spec is not None and reservation.spec.commit is None:
         raise Failure(f"{name} has no two-phase commit: reserve --commit-within creates such reservations")
     token = reservation.status.get("commit", {}).get("token")
     if token is None:
-        raise Failure(f"{name} holds no capacity to commit, it is {seen.phase}: {seen.why}")
+        raise Failure(f"{name} holds no capacity to commit, it is {listed.phase}: {listed.why}")
     return str(token)
 
 
-def committed(seen: Seen) -> bool:
+def committed(listed: ListedReservation) -> bool:
     """Return whether the operator reports a reservation as committed."""
-    return seen.decided and seen.condition("Committed").get("status") == "True"
+    return listed.decided and listed.condition("Committed").get("status") == "True"
 
 
-def answered(seen: Seen) -> bool:
+def answered(listed: ListedReservation) -> bool:
     """Return whether the operator has answered to the token."""
-    return committed(seen) or seen.ended or _refused(seen)
+    return committed(listed) or listed.ended or _refused(listed)
 
 
-def _refused(seen: Seen) -> bool:
-    condition = seen.condition("Committed")
-    return seen.decided and condition.get("status") == "False" and condition.get("reason") == "TokenMismatch"
+def _refused(listed: ListedReservation) -> bool:
+    condition = listed.condition("Committed")
+    return (
+        listed.decided and condition.get("status") == "False" and condition.get("reason") == "TokenMismatch"
+    )
 
 
-def sentence(seen: Seen) -> str:
+def sentence(listed: ListedReservation) -> str:
     """Return a sentence about the result of a commit."""
-    condition = seen.condition("Committed")
-    if committed(seen):
-        return f"committed, it holds until {seen.reservation.status.get('expiresAt', 'it is taken')}"
+    condition = listed.condition("Committed")
+    if committed(listed):
+        return f"committed, it holds until {listed.reservation.status.get('expiresAt', 'it is taken')}"
     return (
         f"not committed, {condition['reason']}: {condition.get('message', '')}"
-        if _refused(seen)
-        else seen.why
+        if _refused(listed)
+        else listed.why
     )

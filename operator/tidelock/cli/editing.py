@@ -7,8 +7,8 @@ from typing import Any
 import typer
 
 from tidelock.cli.failure import Failure
-from tidelock.cli.locks import Seen
 from tidelock.cli.options import Output
+from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import show, show_plain
 from tidelock.cli.watch import settling
@@ -32,23 +32,25 @@ class Edit:
     """
 
     change: Callable[[Reservation], dict[str, Any]]
-    answered: Callable[[Seen], bool]
-    succeeded: Callable[[Seen], bool]
-    sentence: Callable[[Seen], str]
+    answered: Callable[[ListedReservation], bool]
+    succeeded: Callable[[ListedReservation], bool]
+    sentence: Callable[[ListedReservation], str]
 
 
 def run(wanted: Edit, name: str, target: ClusterTarget, output: Output | None) -> None:
     """Edit a reservation, print the answer, and exit with status 1 unless it is the wanted one."""
     reservation, end = ask(
         target,
-        lambda session: edit(session, name, wanted.change, lambda found: wanted.answered(Seen(found))),
+        lambda session: edit(
+            session, name, wanted.change, lambda found: wanted.answered(ListedReservation(found))
+        ),
     )
-    seen = Seen(reservation)
+    listed = ListedReservation(reservation)
     if output in (Output.JSON, Output.YAML):
         show_plain(_plain(reservation), output)
     else:
-        show(f"reservation/{name} {seen.phase}: {end or wanted.sentence(seen)}")
-    if not wanted.succeeded(seen):
+        show(f"reservation/{name} {listed.phase}: {end or wanted.sentence(listed)}")
+    if not wanted.succeeded(listed):
         raise typer.Exit(1)
 
 

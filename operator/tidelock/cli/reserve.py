@@ -12,7 +12,6 @@ import typer
 
 from tidelock.cli.documents import Document, read_documents
 from tidelock.cli.failure import Failure
-from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.options_spec import (
     Instead,
@@ -25,6 +24,7 @@ from tidelock.cli.options_spec import (
     refuse_unsound,
     seconds,
 )
+from tidelock.cli.reservations import ListedReservation, amounts
 from tidelock.cli.session import INTERRUPTED, ClusterTarget, Session, ask, create
 from tidelock.cli.tables import print_remark, show, show_plain
 from tidelock.cli.watch import settling
@@ -143,7 +143,7 @@ def command(
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     results = ask(target, lambda session: _reserve(session, documents, wait=wait))
     _show(results, output)
-    if wait and not all(result.seen.active or result.seen.planned for result in results):
+    if wait and not all(result.listed.active or result.listed.planned for result in results):
         raise typer.Exit(1)
 
 
@@ -166,7 +166,7 @@ class ReservationOptions:
 class Result:
     """The result for a reservation: the newest object, and a sentence about it."""
 
-    seen: Seen
+    listed: ListedReservation
     raw: dict[str, Any]
     text: str
 
@@ -209,11 +209,11 @@ def owner(text: str) -> dict[str, Any]:
     return {"selector": {"matchLabels": pairs("--for", text)}}
 
 
-def progress(seen: Seen) -> str:
+def progress(listed: ListedReservation) -> str:
     """Return a line about the progress of a reservation."""
-    if seen.active:
-        return f"holds {amounts(seen.resources)} on {seen.node}"
-    return seen.why or seen.phase
+    if listed.active:
+        return f"holds {amounts(listed.resources)} on {listed.node}"
+    return listed.why or listed.phase
 
 
 async def _reserve(session: Session, documents: Sequence[Document], *, wait: bool) -> list[Result]:
@@ -223,7 +223,8 @@ async def _reserve(session: Session, documents: Sequence[Document], *, wait: boo
             await _create(session, document, created)
         if not wait:
             return [
-                Result(Seen(decode_reservation(raw)), msgspec.json.decode(raw), "created") for raw in created
+                Result(ListedReservation(decode_reservation(raw)), msgspec.json.decode(raw), "created")
+                for raw in created
             ]
         with _display() as show_step:
             return list(await asyncio.gather(*(_wait(session, raw, show_step) for raw in created)))
@@ -286,8 +287,8 @@ async def _wait(session: Session, raw: bytes, step: Callable[[Reservation], None
 
 def _decided(reservation: Reservation) -> bool:
     """Return whether the operator has granted the reservation, be it for later, or has refused it."""
-    seen = Seen(reservation)
-    return seen.active or seen.ended or seen.planned
+    listed = ListedReservation(reservation)
+    return listed.active or listed.ended or listed.planned
 
 
 def _result(raw: bytes, newest: Reservation, end: str) -> Result:
@@ -299,30 +300,29 @@ def _result(raw: bytes, newest: Reservation, end: str) -> Result:
         "spec": msgspec.json.decode(raw)["spec"],
         "status": newest.status,
     }
-    seen = Seen(newest)
-    return Result(seen, plain, end or sentence(seen))
+    listed = ListedReservation(newest)
+    return Result(listed, plain, end or sentence(listed))
 
 
-def sentence(seen: Seen) -> str:
+def sentence(listed: ListedReservation) -> str:
     """Return a sentence about the result of a reservation."""
-    if seen.active:
-        ends = seen.instant("expiresAt")
+    if listed.active:
+        ends = listed.instant("expiresAt")
         until = f" until {format_instant(ends)}" if ends is not None else ""
-        return f"holds {amounts(seen.resources)} on {seen.node}{until}{_to_commit(seen)}"
-    if seen.planned:
-        begins = seen.reservation.start_at or 0.0
-        return f"will hold {amounts(seen.resources)} on {seen.node} from {format_instant(begins)}"
-    if seen.phase == Phase.CONSUMED:
-        return (
-            f"nothing is reserved, as its owner exists already: {seen.condition('Active').get('message', '')}"
-        )
-    return seen.why
+        return f"holds {amounts(listed.resources)} on {listed.node}{until}{_to_commit(listed)}"
+    if listed.planned:
+        begins = listed.reservation.start_at or 0.0
+        return f"will hold {amounts(listed.resources)} on {listed.node} from {format_instant(begins)}"
+    if listed.phase == Phase.CONSUMED:
+        message = listed.condition("Active").get("message", "")
+        return f"nothing is reserved, as its owner exists already: {message}"
+    return listed.why
 
 
-def _to_commit(seen: Seen) -> str:
+def _to_commit(listed: ListedReservation) -> str:
     """Return until when a reservation in two phases must be committed, and with which token."""
-    commit = seen.reservation.status.get("commit", {})
-    if seen.condition("Committed").get("status") != "False" or "dueAt" not in commit:
+    commit = listed.reservation.status.get("commit", {})
+    if listed.condition("Committed").get("status") != "False" or "dueAt" not in commit:
         return ""
     return f", if it is committed by {commit['dueAt']} with the token {commit.get('token')}"
 
@@ -334,7 +334,7 @@ def _display() -> Iterator[Callable[[Reservation], None]]:
         printed: dict[Key, str] = {}
 
         def say(reservation: Reservation) -> None:
-            text = progress(Seen(reservation))
+            text = progress(ListedReservation(reservation))
             if printed.get(reservation.key) != text:
                 printed[reservation.key] = text
                 print_remark(f"reservation/{reservation.meta.name}: {text}")
@@ -357,7 +357,9 @@ def _display() -> Iterator[Callable[[Reservation], None]]:
         tasks: dict[Key, Any] = {}
 
         def draw(reservation: Reservation) -> None:
-            text = printable(f"reservation/{reservation.meta.name}: {progress(Seen(reservation))}")
+            text = printable(
+                f"reservation/{reservation.meta.name}: {progress(ListedReservation(reservation))}"
+            )
             if reservation.key not in tasks:
                 tasks[reservation.key] = bar.add_task(text, total=None)
             bar.update(tasks[reservation.key], description=text)
@@ -376,5 +378,6 @@ def _show(results: Sequence[Result], output: Output | None) -> None:
 def screen(results: Sequence[Result]) -> list[str]:
     """Return a line about each reservation."""
     return [
-        f"reservation/{each.seen.reservation.meta.name} {each.seen.phase}: {each.text}" for each in results
+        f"reservation/{each.listed.reservation.meta.name} {each.listed.phase}: {each.text}"
+        for each in results
     ]

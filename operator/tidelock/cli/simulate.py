@@ -83,15 +83,15 @@ def command(
     shapes = [shape for document in rest for shape in shapes_of(document)]
     target = ClusterTarget(kubeconfig=kubeconfig, context=context, namespace=namespace)
     world, stored = ask(target, lambda session: _prepare(session, shapes))
-    played = play(world, configuration, stored, SystemClock().now())
-    played.remarks.extend(f"{each.place}: skipped, as this kind is not simulated." for each in skipped)
+    simulated = simulate_objects(world, configuration, stored, SystemClock().now())
+    simulated.remarks.extend(f"{each.place}: skipped, as this kind is not simulated." for each in skipped)
     if output in (Output.JSON, Output.YAML):
         show_plain(
-            {"outcomes": [asdict(each) for each in played.outcomes], "besides": played.remarks}, output
+            {"outcomes": [asdict(each) for each in simulated.outcomes], "besides": simulated.remarks}, output
         )
     else:
-        show(*screen(played))
-    if not all(each.good for each in played.outcomes):
+        show(*screen(simulated))
+    if not all(each.good for each in simulated.outcomes):
         raise typer.Exit(1)
 
 
@@ -117,7 +117,7 @@ class ObjectOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class SimulatedObjects:
     """The results for the objects of the file, and for others."""
 
     outcomes: list[ObjectOutcome] = field(default_factory=list)
@@ -186,9 +186,9 @@ def _replicas(shape: Shape, raw: bytes) -> Iterator[Pod | Reservation]:
             yield msgspec.structs.replace(stored, metadata=meta)
 
 
-def play(
+def simulate_objects(
     world: ClusterState, configuration: Configuration, stored: Sequence[Pod | Reservation], now: float
-) -> Played:
+) -> SimulatedObjects:
     """Decide the objects that wait in the cluster already, and then these objects, one after the other."""
     picture = world.picture(configuration, now)
     event_handlers, decider = picture.event_handlers, picture.decider
@@ -202,16 +202,16 @@ def play(
         results.add(_run(picture, now))
     results.add(_run(picture, now + _HORIZON))
     ours = {each.meta.uid for each in stored}
-    played = Played(remarks=list(world.remarks))
+    simulated = SimulatedObjects(remarks=list(world.remarks))
     if before:
-        played.remarks.append(f"Pods that already wait for Tidelock, and were decided first: {before}.")
+        simulated.remarks.append(f"Pods that already wait for Tidelock, and were decided first: {before}.")
     for each in stored:
         if isinstance(each, Reservation):
-            played.outcomes.append(_of_reservation(each, decider.ledger.entries.get(each.key)))
+            simulated.outcomes.append(_of_reservation(each, decider.ledger.entries.get(each.key)))
         else:
-            played.outcomes.append(results.pods.get(each.uid) or _left(each, picture))
-    played.remarks.extend(_remarks(results, ours))
-    return played
+            simulated.outcomes.append(results.pods.get(each.uid) or _left(each, picture))
+    simulated.remarks.extend(_remarks(results, ours))
+    return simulated
 
 
 @dataclass(slots=True)
@@ -294,10 +294,10 @@ def _remarks(results: _Results, ours: set[str]) -> Iterator[str]:
             yield f"reservation {key} would be {change.phase}: {change.message}."
 
 
-def screen(played: Played) -> list[Table | str]:
+def screen(simulated: SimulatedObjects) -> list[Table | str]:
     """Return the table and the sentences below it."""
-    rows = [[each.object, each.outcome, each.node, each.why] for each in played.outcomes]
+    rows = [[each.object, each.outcome, each.node, each.why] for each in simulated.outcomes]
     parts: list[Table | str] = [Table(["OBJECT", "OUTCOME", "NODE", "WHY"], rows, names=frozenset({"NODE"}))]
-    if played.remarks:
-        parts += ["", *played.remarks]
+    if simulated.remarks:
+        parts += ["", *simulated.remarks]
     return [*parts, "", "Nothing was written."]

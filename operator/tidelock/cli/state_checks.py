@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from tidelock.cli.finding import CheckFinding, Severity, first_of
 from tidelock.cli.installation import BINDERS
-from tidelock.cli.locks import Seen
+from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.session import Session
 from tidelock.cli.water import measured
 from tidelock.clock import SystemClock
@@ -77,14 +77,16 @@ async def check_reservations(session: Session, now: float) -> CheckFinding:
 
 def reservations_finding(reservations: Iterable[Reservation], now: float) -> CheckFinding:
     """Check for reservations that a running operator would have processed, or ended, by now."""
-    seen = [Seen(each) for each in reservations]
-    ignored = [each for each in seen if not each.decided and now - each.reservation.meta.created > _PATIENCE]
+    listed = [ListedReservation(each) for each in reservations]
+    ignored = [
+        each for each in listed if not each.decided and now - each.reservation.meta.created > _PATIENCE
+    ]
     overdue = [
         each
-        for each in seen
+        for each in listed
         if each.active and (ends := each.instant("expiresAt")) is not None and now - ends > _PATIENCE
     ]
-    violated = [each for each in seen if each.condition("Violated").get("status") == "True"]
+    violated = [each for each in listed if each.condition("Violated").get("status") == "True"]
     look = "check whether an operator leads (Lease, above), and its log"
     if ignored:
         return CheckFinding(
@@ -99,12 +101,12 @@ def reservations_finding(reservations: Iterable[Reservation], now: float) -> Che
         return CheckFinding(
             "reservations", Severity.NOTE, f"other pods took capacity of {_names(violated)}", advice
         )
-    active = sum(each.active for each in seen)
-    return CheckFinding("reservations", Severity.OK, f"{len(seen)} there, {active} active, all in order")
+    active = sum(each.active for each in listed)
+    return CheckFinding("reservations", Severity.OK, f"{len(listed)} there, {active} active, all in order")
 
 
-def _names(seen: Sequence[Seen]) -> str:
-    return first_of([str(each.reservation.key) for each in seen])
+def _names(listed: Sequence[ListedReservation]) -> str:
+    return first_of([str(each.reservation.key) for each in listed])
 
 
 async def check_water_levels(session: Session, now: float) -> CheckFinding:

@@ -10,8 +10,8 @@ import msgspec
 import typer
 
 from tidelock.cli.layout import clipped
-from tidelock.cli.locks import Seen, by_node
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
+from tidelock.cli.reservations import ListedReservation, by_node
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import Table, coloured, lines_of, show, show_plain, span, terminal_width
 from tidelock.cli.units import amount, cells_of, shown_columns
@@ -84,16 +84,18 @@ def screen(
     wide: bool,
 ) -> list[Table | str]:
     """Return the tables. `now` is in seconds since the epoch."""
-    seen = sorted(map(Seen, reservations), key=lambda each: (each.urgency, each.reservation.key))
+    listed = sorted(
+        map(ListedReservation, reservations), key=lambda each: (each.urgency, each.reservation.key)
+    )
     parts: list[Table | str] = []
-    if seen:
-        parts.append(_reservation_table(seen, now, everywhere=everywhere, wide=wide))
+    if listed:
+        parts.append(_reservation_table(listed, now, everywhere=everywhere, wide=wide))
     else:
         parts.append("No reservations" + ("." if everywhere else " in this namespace; -A shows all."))
-    moves = _move_table(seen, everywhere=everywhere)
+    moves = _move_table(listed, everywhere=everywhere)
     if moves.rows:
         parts += ["", moves]
-    held = _node_table(seen, now)
+    held = _node_table(listed, now)
     if held.rows:
         parts += ["", held]
     if levels:
@@ -113,20 +115,20 @@ def reservation_columns(resources: Sequence[str]) -> list[str]:
     return ["NAMESPACE", "NAME", "PHASE", "NODE", "OWNER", *names, "ENDS IN", "AGE", "WHY"]
 
 
-def reservation_cells(seen: Seen, resources: Resources, now: float) -> dict[str, str]:
+def reservation_cells(listed: ListedReservation, resources: Resources, now: float) -> dict[str, str]:
     """Return the cells of a reservation with these amounts, by the headings of `reservation_columns`."""
-    meta, ends = seen.reservation.meta, seen.instant("expiresAt")
-    held = NOTHING if seen.ended else resources
+    meta, ends = listed.reservation.meta, listed.instant("expiresAt")
+    held = NOTHING if listed.ended else resources
     return {
         "NAMESPACE": meta.namespace,
         "NAME": meta.name,
-        "PHASE": seen.phase,
-        "NODE": seen.node or "<any>",
-        "OWNER": seen.owner,
+        "PHASE": listed.phase,
+        "NODE": listed.node or "<any>",
+        "OWNER": listed.owner,
         **{name.upper(): amount(name, units) for name, units in held.items()},
-        "ENDS IN": "" if ends is None or seen.ended else span(ends - now),
+        "ENDS IN": "" if ends is None or listed.ended else span(ends - now),
         "AGE": span(now - meta.created) if meta.created else "",
-        "WHY": seen.why,
+        "WHY": listed.why,
     }
 
 
@@ -135,13 +137,15 @@ def optional_columns(resources: Sequence[str]) -> tuple[str, ...]:
     return (*OPTIONAL, *(name.upper() for name in reversed(resources)), "ENDS IN")
 
 
-def _reservation_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wide: bool) -> Table:
+def _reservation_table(
+    listed: Sequence[ListedReservation], now: float, *, everywhere: bool, wide: bool
+) -> Table:
     first = 0 if everywhere else 1
-    amounts = [each.resources for each in seen]
+    amounts = [each.resources for each in listed]
     resources = shown_columns(amounts)
     columns = reservation_columns(resources)[first:]
     rows = []
-    for each, held in zip(seen, amounts, strict=True):
+    for each, held in zip(listed, amounts, strict=True):
         cells = reservation_cells(each, held, now)
         if not wide:
             cells["WHY"] = clipped(cells["WHY"], _LONGEST_WHY)
@@ -156,11 +160,11 @@ def _reservation_table(seen: Sequence[Seen], now: float, *, everywhere: bool, wi
     )
 
 
-def _move_table(seen: Sequence[Seen], *, everywhere: bool) -> Table:
+def _move_table(listed: Sequence[ListedReservation], *, everywhere: bool) -> Table:
     """Return the pods that must move for reservations, and the approving tokens."""
     first = 0 if everywhere else 1
     rows = []
-    for each in seen:
+    for each in listed:
         if (plan := each.plan) is not None:
             state = "under way" if plan.under_way else f"approve {plan.token}"
             reservation = [each.reservation.meta.namespace, each.reservation.meta.name, state]
@@ -171,18 +175,18 @@ def _move_table(seen: Sequence[Seen], *, everywhere: bool) -> Table:
     return Table(columns, rows, optional=("NAMESPACE",), names=NAMES)
 
 
-def _node_table(seen: Sequence[Seen], now: float) -> Table:
+def _node_table(listed: Sequence[ListedReservation], now: float) -> Table:
     """Return the reserved amounts of each node, and when the next of its reservations ends.
 
     The amounts do not consider pods that end in time, which windows may follow.
     """
-    held = by_node(seen)
+    held = by_node(listed)
     resources = shown_columns(each.reserved for each in held.values())
     rows = []
     for name, node in sorted(held.items()):
-        ends = [end for each in node.seen if (end := each.instant("expiresAt")) is not None]
+        ends = [end for each in node.listed if (end := each.instant("expiresAt")) is not None]
         next_end = span(min(ends) - now) if ends else ""
-        rows.append([name, str(len(node.seen)), *cells_of(node.reserved, resources), next_end])
+        rows.append([name, str(len(node.listed)), *cells_of(node.reserved, resources), next_end])
     heads = [name.upper() for name in resources]
     columns = ["NODE", "COUNT", *(f"RESERVED {head}" for head in heads), "NEXT END IN"]
     return Table(

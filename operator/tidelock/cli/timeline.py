@@ -10,9 +10,9 @@ import msgspec
 import typer
 
 from tidelock.cli.failure import Failure
-from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import Context, Everywhere, Format, Kubeconfig, Namespace, Output
 from tidelock.cli.options_spec import seconds
+from tidelock.cli.reservations import ListedReservation, amounts
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import show, show_plain, span
 from tidelock.clock import SystemClock
@@ -106,18 +106,20 @@ _LIVE = frozenset({Phase.PLANNED, Phase.ACTIVE, Phase.BOUND})
 def spans_of(reservations: Sequence[Reservation], window: ShownTime, node: str = "") -> list[ShownSpan]:
     """Return the reservations that hold capacity within the window, by node, then by their start."""
     spans = []
-    for seen in map(Seen, reservations):
-        start = seen.reservation.start_at if seen.phase == Phase.PLANNED else seen.instant("activatedAt")
-        end = seen.instant("finishedAt") or seen.instant("expiresAt")
-        if start is None or end is None or not seen.node or (node and seen.node != node):
+    for listed in map(ListedReservation, reservations):
+        start = (
+            listed.reservation.start_at if listed.phase == Phase.PLANNED else listed.instant("activatedAt")
+        )
+        end = listed.instant("finishedAt") or listed.instant("expiresAt")
+        if start is None or end is None or not listed.node or (node and listed.node != node):
             continue
-        if seen.phase == Phase.PENDING or end < window.start or start > window.end:
+        if listed.phase == Phase.PENDING or end < window.start or start > window.end:
             continue
-        idle = max(min(end, window.now) - start - seen.occupied_for(window.now), 0.0)
-        waited = max(start - seen.reservation.meta.created, 0.0)
-        holds = amounts(seen.resources)
+        idle = max(min(end, window.now) - start - listed.occupied_for(window.now), 0.0)
+        waited = max(start - listed.reservation.meta.created, 0.0)
+        holds = amounts(listed.resources)
         spans.append(
-            ShownSpan(seen.node, str(seen.reservation.key), seen.phase, holds, start, end, idle, waited)
+            ShownSpan(listed.node, str(listed.reservation.key), listed.phase, holds, start, end, idle, waited)
         )
     return sorted(spans, key=lambda each: (each.node, each.start, each.reservation))
 

@@ -23,7 +23,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Footer, HelpPanel, Input, Static
 
-from tidelock.cli.locks import Seen
+from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.top_details import Details, node_details, reservation_details, yaml_lines
 from tidelock.cli.top_tables import (
     BAR_SIGNS,
@@ -281,7 +281,7 @@ class Top(App[None]):
         known = self._lines
         self._lines = {
             key: line
-            if (line := known.get(key)) and line.seen.reservation is reservation
+            if (line := known.get(key)) and line.listed.reservation is reservation
             else ReservationLine.of(reservation)
             for key, reservation in world.reservations.items()
         }
@@ -306,10 +306,10 @@ class Top(App[None]):
             if (node := world.nodes.get(event.key)) is not None:
                 self.push_screen(Details(f"Node {node.name}", node_details(world, node, self._source.now())))
         elif (reservation := world.reservations.get(event.key)) is not None:
-            seen, key = Seen(reservation), event.key
-            explain = None if seen.ended else partial(self._source.explain, key)
-            text = reservation_details(seen, self._source.now())
-            self.push_screen(Details(f"Reservation {key}", text, explain, yaml_lines(seen)))
+            listed, key = ListedReservation(reservation), event.key
+            explain = None if listed.ended else partial(self._source.explain, key)
+            text = reservation_details(listed, self._source.now())
+            self.push_screen(Details(f"Reservation {key}", text, explain, yaml_lines(listed)))
 
     def action_resource(self, resource: Measured) -> None:
         """Show another resource of nodes."""

@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from tidelock.cli.locks import NodeReservations, Seen, amounts, by_node
+from tidelock.cli.reservations import ListedReservation, NodeReservations, amounts, by_node
 from tidelock.cli.tables import Table, lines_of, span
 from tidelock.cli.top_tables import TopState, shown
 from tidelock.cli.units import amount, shown_columns
@@ -87,16 +87,16 @@ class Details(ModalScreen[None]):
         return max(int(self.app.size.width * 0.96) - _MARGIN, 20)
 
 
-def reservation_details(seen: Seen, now: float) -> list[Table | str]:
+def reservation_details(listed: ListedReservation, now: float) -> list[Table | str]:
     """Return the state of a reservation, and its conditions."""
-    reservation = seen.reservation
+    reservation = listed.reservation
     facts = {
-        "Phase": seen.phase,
-        "Reason": seen.why,
-        "Owner": seen.owner,
-        "Node": seen.node,
-        "Reserved": amounts(seen.resources),
-        "Ends in": _ends_in(seen, now),
+        "Phase": listed.phase,
+        "Reason": listed.why,
+        "Owner": listed.owner,
+        "Node": listed.node,
+        "Reserved": amounts(listed.resources),
+        "Ends in": _ends_in(listed, now),
     }
     conditions = [
         [str(each.get(name, "")) for name in ("type", "status", "reason", "message")]
@@ -108,9 +108,9 @@ def reservation_details(seen: Seen, now: float) -> list[Table | str]:
     return parts
 
 
-def yaml_lines(seen: Seen) -> list[str]:
+def yaml_lines(listed: ListedReservation) -> list[str]:
     """Return the lines of a reservation as YAML, with the readable part of its spec."""
-    reservation = seen.reservation
+    reservation = listed.reservation
     spec = reservation.spec
     plain = {
         "apiVersion": RESERVATIONS.api_version,
@@ -124,7 +124,7 @@ def yaml_lines(seen: Seen) -> list[str]:
 
 def node_details(world: TopState, node: Node, now: float) -> list[Table | str]:
     """Return the amounts of all resources of a node, and its reservations."""
-    every = by_node(map(Seen, world.reservations.values()), world.leaving)
+    every = by_node(map(ListedReservation, world.reservations.values()), world.leaving)
     held = every.get(node.name, NodeReservations())
     used = world.used.get(node.name, NOTHING)
     names = shown_columns((node.allocatable, used, held.reserved))
@@ -137,7 +137,7 @@ def node_details(world: TopState, node: Node, now: float) -> list[Table | str]:
     parts: list[Table | str] = [Table(columns, rows, right=frozenset(columns[1:]))]
     taints = [f"{taint.key}={taint.value}:{taint.effect}" for taint in node.taints]
     parts += ["", f"Taints:   {', '.join(taints)}"] if taints else []
-    ordered = sorted(held.seen, key=lambda each: (each.instant("expiresAt") or inf, each.reservation.key))
+    ordered = sorted(held.listed, key=lambda each: (each.instant("expiresAt") or inf, each.reservation.key))
     reservations = [
         [str(each.reservation.key), each.phase, each.owner, amounts(each.held), _ends_in(each, now)]
         for each in ordered
@@ -147,6 +147,6 @@ def node_details(world: TopState, node: Node, now: float) -> list[Table | str]:
     return parts
 
 
-def _ends_in(seen: Seen, now: float) -> str:
-    ends = seen.instant("expiresAt")
-    return "" if ends is None or seen.ended else span(ends - now)
+def _ends_in(listed: ListedReservation, now: float) -> str:
+    ends = listed.instant("expiresAt")
+    return "" if ends is None or listed.ended else span(ends - now)

@@ -8,7 +8,7 @@ from math import inf
 from rich.text import Text
 
 from tidelock.cli.layout import Columns, clipped, fit, shortened
-from tidelock.cli.locks import NodeReservations, Seen, by_node
+from tidelock.cli.reservations import ListedReservation, NodeReservations, by_node
 from tidelock.cli.status import NAMES, optional_columns, reservation_cells, reservation_columns
 from tidelock.cli.tables import STYLES
 from tidelock.cli.units import amount, shown_columns
@@ -146,7 +146,7 @@ def shown(text: str, style: str = "") -> Text:
 
 def node_lines(world: TopState, resource: Measured, now: float) -> list[NodeLine]:
     """Sum up each node. `now` is in seconds since the epoch."""
-    held = by_node(map(Seen, world.reservations.values()), world.leaving)
+    held = by_node(map(ListedReservation, world.reservations.values()), world.leaving)
     levels, empty = list(world.levels.values()), NodeReservations()
     return [
         _node_line(
@@ -174,7 +174,7 @@ def _node_line(
     states = [
         text for text, is_so in (("cordoned", node.unschedulable), ("not ready", not node.ready)) if is_so
     ]
-    return NodeLine(node.meta.key, share, percent, len(held.seen), ", ".join(states))
+    return NodeLine(node.meta.key, share, percent, len(held.listed), ", ".join(states))
 
 
 def sorted_nodes(lines: Iterable[NodeLine], by: NodeSort) -> list[NodeLine]:
@@ -272,7 +272,7 @@ def node_grid(lines: Sequence[NodeLine], resource: Measured, width: int) -> Grid
 class ReservationLine:
     """A reservation with all that does not depend on the time. `ends` is in seconds since the epoch."""
 
-    seen: Seen
+    listed: ListedReservation
     resources: Resources
     cells: Mapping[str, str]
     ends: float
@@ -280,14 +280,16 @@ class ReservationLine:
     @classmethod
     def of(cls, reservation: Reservation) -> "ReservationLine":
         """Read a reservation."""
-        seen = Seen(reservation)
-        resources = seen.resources
-        ends = None if seen.ended else seen.instant("expiresAt")
-        return cls(seen, resources, reservation_cells(seen, resources, 0.0), inf if ends is None else ends)
+        listed = ListedReservation(reservation)
+        resources = listed.resources
+        ends = None if listed.ended else listed.instant("expiresAt")
+        return cls(
+            listed, resources, reservation_cells(listed, resources, 0.0), inf if ends is None else ends
+        )
 
     def speaks_of(self, word: str) -> bool:
         """Return whether its namespace, name, node or owner contains a word."""
-        key, cells = str(self.seen.reservation.key), self.cells
+        key, cells = str(self.listed.reservation.key), self.cells
         return any(word in text for text in (key, cells["NODE"], cells["OWNER"]))
 
 
@@ -301,11 +303,11 @@ def sorted_reservations(lines: Iterable[ReservationLine], by: ReservationSort) -
             case ReservationSort.NAME:
                 return ""
             case ReservationSort.PHASE:
-                return line.seen.phase
+                return line.listed.phase
             case ReservationSort.NODE:
-                return line.seen.node
+                return line.listed.node
 
-    return sorted(lines, key=lambda line: (line.seen.urgency, rank(line), line.seen.reservation.key))
+    return sorted(lines, key=lambda line: (line.listed.urgency, rank(line), line.listed.reservation.key))
 
 
 def reservation_grid(lines: Sequence[ReservationLine], now: Callable[[], float], width: int) -> Grid:
@@ -324,8 +326,8 @@ def reservation_grid(lines: Sequence[ReservationLine], now: Callable[[], float],
 
     def row(place: int) -> list[Text]:
         line = lines[place]
-        cells = reservation_cells(line.seen, line.resources, now())
+        cells = reservation_cells(line.listed, line.resources, now())
         return [shown(cells.get(head, "")) for head in heads]
 
     right = _TIMES | {name.upper() for name in resources}
-    return Grid(heads, columns, right, NAMES, [line.seen.reservation.key for line in lines], row)
+    return Grid(heads, columns, right, NAMES, [line.listed.reservation.key for line in lines], row)

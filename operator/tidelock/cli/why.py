@@ -7,7 +7,6 @@ import typer
 
 from tidelock.cli.cluster_state import ClusterState, configuration_of, look
 from tidelock.cli.failure import Failure
-from tidelock.cli.locks import Seen, amounts
 from tidelock.cli.options import (
     Context,
     Format,
@@ -16,6 +15,7 @@ from tidelock.cli.options import (
     Output,
     SchedulerConfig,
 )
+from tidelock.cli.reservations import ListedReservation, amounts
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.tables import lines_of, show, show_plain, terminal_width
 from tidelock.cli.water import measured, settings_of, staleness_of
@@ -159,10 +159,10 @@ def _about_reservation(picture: OfflineScheduler, entry: ReservationInfo, world:
     pod = entry.reservation.pod
     if pod is None:
         raise Failure(f"{title} can't be read: {entry.problem}; see kubectl tidelock lint")
-    seen = Seen(entry.reservation)
-    story = [*world.remarks, f"It is {entry.phase}{_location(entry)}, for {seen.owner}."]
-    if seen.why:
-        story.append(seen.why)
+    listed = ListedReservation(entry.reservation)
+    story = [*world.remarks, f"It is {entry.phase}{_location(entry)}, for {listed.owner}."]
+    if listed.why:
+        story.append(listed.why)
     return _answer(picture, picture.decider.profile, pod, title, tuple(story), entry, entry.node)
 
 

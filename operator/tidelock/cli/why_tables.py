@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelock.cli.locks import amounts
+from tidelock.cli.reservations import amounts
 from tidelock.cli.tables import Table
 from tidelock.cli.units import amount
 from tidelock.model.meta import Key

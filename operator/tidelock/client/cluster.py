@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from tidelock import __version__
 from tidelock.client.errors import Misconfigured, translated
-from tidelock.client.feed import Feed
+from tidelock.client.informer import Informer
 from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.config import ConfigError, load_connection
 from tidelock.kube.errors import ApiError
@@ -52,7 +52,7 @@ class Cluster:
         self._manager = manager
         self._client: KubeClient
         self._stack = AsyncExitStack()
-        self._feeds: dict[tuple[ApiResource, str], Feed] = {}
+        self._informers: dict[tuple[ApiResource, str], Informer] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
@@ -103,13 +103,13 @@ class Cluster:
         with self._errors():
             await self._client.delete(resource.item(name, namespace or self.namespace), uid=uid or None)
 
-    def feed(self, resource: ApiResource, namespace: str) -> Feed:
+    def informer(self, resource: ApiResource, namespace: str) -> Informer:
         """Return the shared watch of a kind in a namespace, which begins with its first use."""
         key = (resource, namespace)
-        if key not in self._feeds:
-            self._feeds[key] = feed = Feed(self._client, resource, namespace)
-            self._tasks.add(asyncio.create_task(feed.run()))
-        return self._feeds[key]
+        if key not in self._informers:
+            self._informers[key] = informer = Informer(self._client, resource, namespace)
+            self._tasks.add(asyncio.create_task(informer.run()))
+        return self._informers[key]
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

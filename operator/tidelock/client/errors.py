@@ -123,7 +123,7 @@ _TYPES: Mapping[type[errors.ApiError], Callable[..., ClientError]] = MappingProx
         errors.TooManyRequests: Unavailable,
         errors.ServerError: Unavailable,
         errors.Unreachable: Unreachable,
-        errors.MalformedAnswer: Unreachable,
+        errors.MalformedResponse: Unreachable,
     }
 )
 

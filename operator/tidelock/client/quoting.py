@@ -10,7 +10,7 @@ import pydantic
 
 from tidelock.client.cluster import Cluster
 from tidelock.client.errors import ClientError, NotFound, TimedOut, invalid, refusal
-from tidelock.client.feed import Version, read_version
+from tidelock.client.informer import Version, read_version
 from tidelock.client.remote import finish, logger
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.model.api.reservation import Ask
@@ -70,7 +70,7 @@ async def quote(
         "spec": _question(spec),
     }
     versions: asyncio.Queue[Version | None] = asyncio.Queue()
-    with cluster.feed(RESERVATIONQUOTES, namespace).follow(name, versions.put_nowait):
+    with cluster.informer(RESERVATIONQUOTES, namespace).follow(name, versions.put_nowait):
         try:
             first = read_version(await finish(cluster.create(RESERVATIONQUOTES, body, namespace)))
             async with asyncio.timeout(timeout):

@@ -22,7 +22,7 @@ from tidelock.client.errors import (
     invalid,
     refusal,
 )
-from tidelock.client.feed import Version, read_version
+from tidelock.client.informer import Version, read_version
 from tidelock.client.state import ReservationState
 from tidelock.kube.client import RESERVATIONS
 from tidelock.model.api.reservation import ReservationSpec
@@ -64,8 +64,8 @@ class RemoteReservation:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        feed = self.cluster.feed(RESERVATIONS, self.namespace)
-        self._stack.enter_context(feed.follow(self.name, self._on_version))
+        informer = self.cluster.informer(RESERVATIONS, self.namespace)
+        self._stack.enter_context(informer.follow(self.name, self._on_version))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,7 @@
 """What a client knows about one reservation: its newest version, by the watch and by responses."""
 
 from tidelock.client.errors import ClientError, TimedOut, deleted, refusal
-from tidelock.client.feed import Version
+from tidelock.client.informer import Version
 from tidelock.model import reasons
 from tidelock.model.answer import answered_status
 from tidelock.model.api.reservation import ENDED_PHASES, Phase, ReservationStatus

@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 @dataclass(slots=True)
-class _Promise(Generic[V]):
+class _AssumedUpdate(Generic[V]):
     value: V
     pods: set[str] = field(default_factory=set)
     written: int = 0  # resource version of the API server's answer, or 0 before
@@ -45,49 +45,49 @@ class AssumeCache(Generic[T, V]):
         """
         self._shows = shows
         self._count = count
-        self._promises: dict[Key, _Promise[V]] = {}
+        self._updates: dict[Key, _AssumedUpdate[V]] = {}
         lister.on_change(self._seen)
 
     def get(self, key: Key) -> V | None:
         """Return the assumed value of an object, or None."""
-        promise = self._promises.get(key)
-        return None if promise is None else promise.value
+        update = self._updates.get(key)
+        return None if update is None else update.value
 
     def items(self) -> Iterator[tuple[Key, V]]:
-        """Yield all promises."""
-        for key, promise in self._promises.items():
-            yield key, promise.value
+        """Yield all updates."""
+        for key, update in self._updates.items():
+            yield key, update.value
 
     def make(self, key: Key, value: V, pod_uid: str) -> None:
         """Assume a value for a pod. Several pods may have the same one."""
-        if key not in self._promises:
-            self._promises[key] = _Promise(value)
+        if key not in self._updates:
+            self._updates[key] = _AssumedUpdate(value)
             self._count(key, value, 1)
-        self._promises[key].pods.add(pod_uid)
+        self._updates[key].pods.add(pod_uid)
 
     def wrote(self, key: Key, version: int) -> None:
         """Note that the value has been written: it can't be taken back any more, and will be seen."""
-        if key in self._promises:
-            self._promises[key].written = version
+        if key in self._updates:
+            self._updates[key].written = version
 
     def release(self, key: Key, pod_uid: str) -> None:
         """Undo an assumption for a pod. It is safe to repeat."""
-        promise = self._promises.get(key)
-        if promise is None:
+        update = self._updates.get(key)
+        if update is None:
             return
-        promise.pods.discard(pod_uid)
-        if not promise.pods and not promise.written:
+        update.pods.discard(pod_uid)
+        if not update.pods and not update.written:
             self._end(key)
 
     def _seen(self, old: T | None, new: T | None) -> None:
         last = new or old
-        promise = None if last is None else self._promises.get(last.meta.key)
-        if promise is None or last is None:
+        update = None if last is None else self._updates.get(last.meta.key)
+        if update is None or last is None:
             return
-        written = 0 < promise.written <= last.meta.version
+        written = 0 < update.written <= last.meta.version
         replaced = new is None or (old is not None and old.meta.uid != new.meta.uid)
         if replaced or written or self._shows(last):
             self._end(last.meta.key)
 
     def _end(self, key: Key) -> None:
-        self._count(key, self._promises.pop(key).value, -1)
+        self._count(key, self._updates.pop(key).value, -1)

@@ -30,7 +30,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
 
-class Follower:
+class CacheObserver:
     """Keeps its own data by the rows of the columns. Each method is called after a change of the cache."""
 
     def put_node(self, row: int, old: Node | None, new: Node) -> None:
@@ -73,7 +73,7 @@ class Cache:
         self._by_key: dict[Key, Placed] = {}
         self.reserve_pods = ReservePods(columns, self.affinity_terms, self.ports)
         self._listeners: list[PodMove] = []
-        self._followers: list[Follower] = []
+        self._observers: list[CacheObserver] = []
         self._parts: tuple[PodMove, ...] = (self._list, self._follow, *totals.parts, self._notify_listeners)
 
     def snapshot(self) -> Snapshot:
@@ -89,13 +89,13 @@ class Cache:
         for placed in self._placed.values():
             listener(placed, 1)
 
-    def follow(self, follower: Follower) -> None:
-        """Pass all nodes and pods to a follower, and then all changes."""
-        self._followers.append(follower)
+    def add_observer(self, observer: CacheObserver) -> None:
+        """Pass all nodes and pods to an observer, and then all changes."""
+        self._observers.append(observer)
         for row, node in enumerate(self.columns.nodes):
-            follower.put_node(row, None, node)
+            observer.put_node(row, None, node)
         for placed in self._placed.values():
-            follower.place(placed)
+            observer.place(placed)
 
     def assume(self, pod: Pod, node_name: str, now: float = 0.0) -> None:
         """Count a pod on a node before the API server knows of it."""
@@ -136,9 +136,9 @@ class Cache:
             undo(lambda: self.columns.drop(node.name) if old is None else self.columns.put(old))
             self.images.put(old, node, row)
             undo(lambda: self.images.drop(node, row) if old is None else self.images.put(node, old, row))
-            for follower in self._followers:
-                follower.put_node(row, old, node)
-                undo(partial(_put_back, follower, row, node, old))
+            for observer in self._observers:
+                observer.put_node(row, old, node)
+                undo(partial(_put_back, observer, row, node, old))
             if old is None:
                 self._count_node(node.name, 1, undo)
 
@@ -174,8 +174,8 @@ class Cache:
             self.pod_counts.move(end, row)
             self.affinity_terms.move(end, row)
             self.reserve_pods.move(last.name, end, row)
-        for follower in self._followers:
-            follower.drop_node(row, len(self.columns))
+        for observer in self._observers:
+            observer.drop_node(row, len(self.columns))
 
     def get(self, uid: str) -> Placed | None:
         """Return a placed pod, or None."""
@@ -256,12 +256,12 @@ class Cache:
         """Pass a pod on to everything that knows pods and not only their totals."""
         if sign > 0:
             self.pod_counts.place(placed)
-            for follower in self._followers:
-                follower.place(placed)
+            for observer in self._observers:
+                observer.place(placed)
         else:
             self.pod_counts.displace(placed)
-            for follower in self._followers:
-                follower.displace(placed)
+            for observer in self._observers:
+                observer.displace(placed)
 
     def _notify_listeners(self, placed: Placed, sign: int) -> None:
         for listener in self._listeners:
@@ -276,12 +276,12 @@ class Cache:
         self.reserve_pods.count_node(name, sign)
 
 
-def _put_back(follower: Follower, row: int, node: Node, old: Node | None) -> None:
-    """Restore the older version of a node for a follower, or remove a node that is in the last row."""
+def _put_back(observer: CacheObserver, row: int, node: Node, old: Node | None) -> None:
+    """Restore the older version of a node for an observer, or remove a node that is in the last row."""
     if old is None:
-        follower.drop_node(row, row)
+        observer.drop_node(row, row)
     else:
-        follower.put_node(row, node, old)
+        observer.put_node(row, node, old)
 
 
 def _counts_as(placed: Placed) -> tuple[object, ...]:

@@ -323,7 +323,7 @@ class PostFilterResult:
     unfinished: bool = False
 
 
-class OneReason(Filter):
+class SingleReasonFilter(Filter):
     """A filter that rules nodes out for one reason only."""
 
     reason: ClassVar[str]

@@ -127,7 +127,7 @@ def follow_expected_use(
         else:
             residents.release(entry.uid)
 
-    handle.cache.follow(residents)
+    handle.cache.add_observer(residents)
     handle.reservations.on_hold(update)
     return residents
 

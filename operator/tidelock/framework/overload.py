@@ -13,7 +13,7 @@ from tidelock.model.pods import Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class ExceededLimits:
     """Which figures of which nodes exceed their limits, figures x N. Each plugin has its own type."""
 
     beyond: Mask
@@ -22,7 +22,7 @@ class Beyond:
 class OverloadFilter(PreFilter, Filter):
     """Rules out the nodes that PreFilter has found to be beyond a limit, and written to the CycleState."""
 
-    found: ClassVar[type[Beyond]]
+    found: ClassVar[type[ExceededLimits]]
     """The type of the state that PreFilter writes."""
 
     def filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Mask:  # noqa: ARG002 -- as for every filter

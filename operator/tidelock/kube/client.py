@@ -14,10 +14,10 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from tidelock.kube import connections
-from tidelock.kube.answers import Answer
 from tidelock.kube.config import Connection
 from tidelock.kube.connections import ConnectionPool, NotConnected, format_request
-from tidelock.kube.errors import MalformedAnswer, Unreachable, error_from_answer
+from tidelock.kube.errors import MalformedResponse, Unreachable, error_from_response
+from tidelock.kube.responses import Response
 from tidelock.model.meta import ObjectMeta
 
 PatchKind = Literal["merge", "json", "strategic", "apply"]
@@ -109,7 +109,7 @@ WATERLEVELS = ApiResource("tidelock.dev", "v1alpha1", "waterlevels", "WaterLevel
 
 
 class Stream:
-    """The body of an endless answer."""
+    """The body of an endless response."""
 
     def __init__(self, stream: connections.Stream) -> None:
         self._stream = stream
@@ -125,7 +125,7 @@ class Stream:
             return await self._stream.read()
 
 
-_A = TypeVar("_A", Answer, connections.Stream)
+_A = TypeVar("_A", Response, connections.Stream)
 
 
 class KubeClient:
@@ -198,7 +198,7 @@ class KubeClient:
         content_type: str = _JSON,
         timeout: float | None = None,  # noqa: ASYNC109 -- a timer of the event loop is cheaper
     ) -> bytes:
-        """Send one request and return the body of the answer.
+        """Send one request and return the body of the response.
 
         Args:
             method: HTTP method in capitals.
@@ -211,8 +211,8 @@ class KubeClient:
 
         """
         data = body if isinstance(body, bytes) else b"" if body is None else _encode(body)
-        answer = await self._exchange(method, path, params, data, content_type, timeout)
-        return answer.take()
+        response = await self._exchange(method, path, params, data, content_type, timeout)
+        return response.take()
 
     async def get(self, path: str, params: Params | None = None) -> bytes:
         """Read an object or a list."""
@@ -275,16 +275,16 @@ class KubeClient:
         return await self.request("DELETE", path, body=options)
 
     async def time_of_day(self) -> float:
-        """Return the API server's clock in whole seconds since the epoch, from the Date of its answer."""
-        answer = await self._exchange("GET", "/version")
+        """Return the API server's clock in whole seconds since the epoch, from the Date of its response."""
+        response = await self._exchange("GET", "/version")
         try:
-            return parsedate_to_datetime(answer.headers[b"date"].decode()).timestamp()
+            return parsedate_to_datetime(response.headers[b"date"].decode()).timestamp()
         except (KeyError, ValueError) as error:
-            raise MalformedAnswer(f"no readable Date in the answer: {error}") from error
+            raise MalformedResponse(f"no readable Date in the response: {error}") from error
 
     @asynccontextmanager
     async def stream(self, path: str, params: Params, *, silence_seconds: float) -> AsyncIterator[Stream]:
-        """Open an endless answer, which fails after `silence_seconds` without data."""
+        """Open an endless response, which fails after `silence_seconds` without data."""
 
         async def send(authorization: dict[str, str]) -> connections.Stream:
             stream = await self._reads.stream(
@@ -299,7 +299,7 @@ class KubeClient:
         with _transport_errors("GET"):
             opened = await self._authorized(send)
         try:
-            _check(opened.answer, writing=False)
+            _check(opened.response, writing=False)
             yield Stream(opened)
         finally:
             opened.close()
@@ -315,12 +315,12 @@ class KubeClient:
         data: bytes = b"",
         content_type: str = _JSON,
         seconds: float | None = None,
-    ) -> Answer:
-        """Send a request and return its whole answer, which is a 2xx."""
+    ) -> Response:
+        """Send a request and return its whole response, which is a 2xx."""
         writing = method != "GET"
         pool, may_send = (self._writes, self._may_write) if writing else (self._reads, _may_read)
 
-        async def send(authorization: dict[str, str]) -> Answer:
+        async def send(authorization: dict[str, str]) -> Response:
             return await pool.send(
                 self._format(method, path, params, authorization, data, content_type),
                 seconds=seconds or self._timeout_seconds,
@@ -329,9 +329,9 @@ class KubeClient:
             )
 
         with _transport_errors(method):
-            answer = await self._authorized(send)
-        _check(answer, writing=writing)
-        return answer
+            response = await self._authorized(send)
+        _check(response, writing=writing)
+        return response
 
     def _format(
         self,
@@ -359,10 +359,10 @@ class KubeClient:
     async def _authorized(self, send: Callable[[dict[str, str]], Awaitable[_A]]) -> _A:
         """Send a request with the credentials, and once more with newer ones if they are refused."""
         authorization = await self._current_authorization()
-        answer = await send(authorization)
-        if answer.status == HTTPStatus.UNAUTHORIZED and await self._renew_authorization(authorization):
+        response = await send(authorization)
+        if response.status == HTTPStatus.UNAUTHORIZED and await self._renew_authorization(authorization):
             return await send(self._authorization)
-        return answer
+        return response
 
     async def _current_authorization(self) -> dict[str, str]:
         now = time.monotonic()
@@ -386,11 +386,11 @@ class KubeClient:
         return {"Authorization": header} if header else {}
 
 
-def _check(answer: Answer, *, writing: bool) -> None:
-    """Raise the ApiError of an answer that is no success."""
-    if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-        body, retry_after = answer.take(), answer.retry_after
-        raise error_from_answer(answer.status, body, retry_after=retry_after, writing=writing)
+def _check(response: Response, *, writing: bool) -> None:
+    """Raise the ApiError of a response that is no success."""
+    if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+        body, retry_after = response.take(), response.retry_after
+        raise error_from_response(response.status, body, retry_after=retry_after, writing=writing)
 
 
 @contextmanager

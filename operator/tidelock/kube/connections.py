@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import cast
 from urllib.parse import quote, urlsplit
 
-from tidelock.kube.answers import Answer, Disconnected
+from tidelock.kube.responses import Disconnected, Response
 
 KEEPALIVE_SECONDS = 60.0  # less than the API server's 90 s, so the client closes an idle connection
 _UNSAFE = re.compile(r"[^\x21-\x7e]")  # in a target, which ends at a space
@@ -53,15 +53,15 @@ class ConnectionPool:
 
     async def send(
         self, request: bytes, *, seconds: float, may_send: Callable[[], None], repeatable: bool
-    ) -> Answer:
-        """Send a request and return its whole answer, within the seconds. A connection gets half of them.
+    ) -> Response:
+        """Send a request and return its whole response, within the seconds. A connection gets half of them.
 
         `may_send` is called right before the first byte, and its errors are raised. A repeatable request is
         sent again if the server closed the kept connection on which it was sent.
 
         Raises:
             NotConnected: nothing was sent.
-            Disconnected, TimeoutError: there is no complete answer.
+            Disconnected, TimeoutError: there is no complete response.
 
         """
         now = asyncio.get_running_loop().time
@@ -79,27 +79,27 @@ class ConnectionPool:
                 self._release(connection)
 
     async def stream(self, request: bytes, *, connect: float, silence: float) -> "Stream":
-        """Send a request, which may be sent twice, and return its answer once the head has arrived.
+        """Send a request, which may be sent twice, and return its response once the head has arrived.
 
         The limits are in seconds: for a connection, and without any data.
 
         Raises:
             NotConnected: nothing was sent.
-            Disconnected, TimeoutError: there is no answer.
+            Disconnected, TimeoutError: there is no response.
 
         """
         while True:
             connection = await self._take(connect)
             kept = connection.used
             try:
-                answer = await connection.begin(request, silence)
-                return Stream(answer, connection, silence, self._release)
+                response = await connection.begin(request, silence)
+                return Stream(response, connection, silence, self._release)
             except Disconnected:
                 self._release(connection)
                 if not kept:
                     raise
             except BaseException:
-                connection.abort()  # a part of the answer may have arrived
+                connection.abort()  # a part of the response may have arrived
                 self._release(connection)
                 raise
 
@@ -146,21 +146,21 @@ class ConnectionPool:
 
 
 class Stream:
-    """An answer that is read as it arrives.
+    """A response that is read as it arrives.
 
     Attributes:
-        answer: its status and its headers.
+        response: its status and its headers.
 
     """
 
     def __init__(
         self,
-        answer: Answer,
+        response: Response,
         connection: "_Connection",
         silence: float,
         release: "Callable[[_Connection], None]",
     ) -> None:
-        self.answer = answer
+        self.response = response
         self._connection = connection
         self._silence = silence
         self._release = release
@@ -168,8 +168,8 @@ class Stream:
 
     @property
     def status(self) -> int:
-        """The status code of the answer."""
-        return self.answer.status
+        """The status code of the response."""
+        return self.response.status
 
     async def read(self) -> bytes:
         """Wait for data and return all that has arrived, or nothing at the end of the body.
@@ -178,26 +178,26 @@ class Stream:
             Disconnected, TimeoutError: the connection ended, or was silent for too long.
 
         """
-        return await self._connection.read(self.answer, self._silence)
+        return await self._connection.read(self.response, self._silence)
 
     async def finish(self) -> None:
-        """Wait for the rest of a short answer, and leave the connection to others.
+        """Wait for the rest of a short response, and leave the connection to others.
 
         Raises:
             Disconnected, TimeoutError: the connection ended, or was silent for too long.
 
         """
         try:
-            await self._connection.rest(self.answer, self._silence)
+            await self._connection.rest(self.response, self._silence)
         finally:
             self.close()
 
     def close(self) -> None:
-        """Leave the connection. Without the whole answer it is closed."""
+        """Leave the connection. Without the whole response it is closed."""
         if self._closed:
             return
         self._closed = True
-        self._connection.finish(self.answer)
+        self._connection.finish(self.response)
         self._release(self._connection)
 
 
@@ -207,7 +207,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, connections: set["_Connection"]) -> None:
         self._connections = connections
         self._transport: asyncio.Transport
-        self._answer: Answer | None = None  # of the request under way
+        self._response: Response | None = None  # of the request under way
         self._whole = True  # whether news of it wait until it is complete
         self._paused = False
         self._news: asyncio.Future[None] | None = None
@@ -226,64 +226,64 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.discard(self)
-        if error is None and self._answer is not None:
-            self._answer.end()
-            if self._answer.complete:
+        if error is None and self._response is not None:
+            self._response.end()
+            if self._response.complete:
                 self._wake()
                 return
         self._fail(Disconnected(str(error or "the server closed the connection")))
 
     def data_received(self, data: bytes) -> None:
-        answer = self._answer
-        if answer is None:
+        response = self._response
+        if response is None:
             self.abort()  # nothing was asked
             return
         try:
-            answer.feed(data)
+            response.feed(data)
         except Disconnected as error:
             self._fail(error)
             return
-        if answer.complete and answer.last:
+        if response.complete and response.last:
             self.abort()
-        if self._whole and not answer.complete:
+        if self._whole and not response.complete:
             return
-        if answer.buffered > _MOST_BUFFERED and not (self._whole or self._paused or self.closing):
+        if response.buffered > _MOST_BUFFERED and not (self._whole or self._paused or self.closing):
             self._transport.pause_reading()
             self._paused = True
         self._wake()
 
-    async def send(self, request: bytes, seconds: float) -> Answer:
-        """Send a request and wait for its whole answer. Without one the connection is closed."""
-        answer = self._begin(request, whole=True)
+    async def send(self, request: bytes, seconds: float) -> Response:
+        """Send a request and wait for its whole response. Without one the connection is closed."""
+        response = self._begin(request, whole=True)
         await self._wait(seconds)
-        self.finish(answer)
-        return answer
+        self.finish(response)
+        return response
 
-    async def begin(self, request: bytes, silence: float) -> Answer:
-        """Send a request and wait for the head of its answer. Without one the connection is closed."""
-        answer = self._begin(request, whole=False)
-        while not answer.status:
+    async def begin(self, request: bytes, silence: float) -> Response:
+        """Send a request and wait for the head of its response. Without one the connection is closed."""
+        response = self._begin(request, whole=False)
+        while not response.status:
             await self._wait(silence)
-        return answer
+        return response
 
-    async def read(self, answer: Answer, silence: float) -> bytes:
+    async def read(self, response: Response, silence: float) -> bytes:
         """Wait for a part of the body, and return all that has arrived, or nothing at its end."""
-        while not (answer.buffered or answer.complete):
+        while not (response.buffered or response.complete):
             await self._wait(silence)
         self._resume()
-        return answer.take()
+        return response.take()
 
-    async def rest(self, answer: Answer, silence: float) -> None:
-        """Wait for the whole answer."""
+    async def rest(self, response: Response, silence: float) -> None:
+        """Wait for the whole response."""
         self._whole = True
         self._resume()
-        while not answer.complete:
+        while not response.complete:
             await self._wait(silence)
 
-    def finish(self, answer: Answer) -> None:
-        """Leave an answer. The connection is kept if the answer has arrived as a whole."""
-        self._answer = None
-        if not answer.complete:
+    def finish(self, response: Response) -> None:
+        """Leave a response. The connection is kept if the response has arrived as a whole."""
+        self._response = None
+        if not response.complete:
             self.abort()
         self._resume()
 
@@ -292,14 +292,14 @@ class _Connection(asyncio.Protocol):
             self._transport.resume_reading()
         self._paused = False
 
-    def _begin(self, request: bytes, *, whole: bool) -> Answer:
+    def _begin(self, request: bytes, *, whole: bool) -> Response:
         self.used = True
-        self._answer, self._whole, self._error = Answer(), whole, None
+        self._response, self._whole, self._error = Response(), whole, None
         self._transport.write(request)
-        return self._answer
+        return self._response
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for more of the answer, or raise the error that ended the connection."""
+        """Wait for more of the response, or raise the error that ended the connection."""
         if self._error is None:
             loop = asyncio.get_running_loop()
             self._news = news = loop.create_future()
@@ -311,7 +311,7 @@ class _Connection(asyncio.Protocol):
                 self._news = None
                 if news.cancelled():
                     self.abort()
-        if self._error is not None and not (self._answer is not None and self._answer.complete):
+        if self._error is not None and not (self._response is not None and self._response.complete):
             raise self._error
 
     def abort(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from tidelock.model.nesting import depth_bounded
 
-_TEXT_LIMIT = 256  # characters of an answer that is not JSON, such as a proxy's whole error page
+_TEXT_LIMIT = 256  # characters of a response that is not JSON, such as a proxy's whole error page
 _FIRST_SERVER_ERROR = 500
 
 
@@ -20,7 +20,7 @@ class ApiError(Exception):
     """The API server refused a request or could not be reached.
 
     Attributes:
-        status: HTTP status code, or 0 if there was no answer.
+        status: HTTP status code, or 0 if there was no response.
         reason: the API's word for the failure, such as ``AlreadyExists``; may be empty.
         message: the API server's message, for people.
         retry_after: seconds to wait before the next try, if the server asked for that.
@@ -93,11 +93,11 @@ class ServerError(TransientError):
 
 
 class Unreachable(TransientError):
-    """No complete answer: connection failure or time-out."""
+    """No complete response: connection failure or time-out."""
 
 
-class MalformedAnswer(TransientError):
-    """The answer is not one of the API server: cut short, or from a proxy on the way."""
+class MalformedResponse(TransientError):
+    """The response is not one of the API server: cut short, or from a proxy on the way."""
 
 
 class NotLeading(ApiError):
@@ -118,7 +118,7 @@ class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ErrorStatus(msgspec.Struct, frozen=True):
-    """The API's own description of a failure, in answers and in ERROR events of a watch."""
+    """The API's own description of a failure, in responses and in ERROR events of a watch."""
 
     kind: str = ""
     code: int = 0
@@ -142,12 +142,12 @@ _TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
 )
 
 
-def error_from_answer(code: int, body: bytes, *, retry_after: str | None, writing: bool) -> ApiError:
-    """Return the error for an HTTP answer.
+def error_from_response(code: int, body: bytes, *, retry_after: str | None, writing: bool) -> ApiError:
+    """Return the error for an HTTP response.
 
     Args:
         code: HTTP status code.
-        body: the answer, which is usually a Status object, but proxies can answer with anything.
+        body: the response, which is usually a Status object, but proxies can reply with anything.
         retry_after: the Retry-After header; dates, which the API server does not send, are ignored.
         writing: whether the request would have changed an object.
 

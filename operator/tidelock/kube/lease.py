@@ -32,7 +32,7 @@ from tidelock.kube.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
-    MalformedAnswer,
+    MalformedResponse,
     NotLeading,
 )
 from tidelock.kube.watch import Reflector
@@ -96,7 +96,7 @@ class Leadership(Protocol):
             await self.release()
 
 
-class Alone(Leadership):
+class NoElection(Leadership):
     """Leads without an election: no other process decides for this cluster."""
 
     epoch = 0
@@ -162,11 +162,11 @@ _READ = Reader(LeaseObject, spare=r"metadata\..*|spec\.(?!holderIdentity).*")
 
 
 def _decode(raw: bytes) -> LeaseObject:
-    """Decode a Lease as far as it can be read, or raise MalformedAnswer for a bad one."""
+    """Decode a Lease as far as it can be read, or raise MalformedResponse for a bad one."""
     try:
         return _READ(raw)
     except ValueError as error:
-        raise MalformedAnswer(str(error)) from error
+        raise MalformedResponse(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

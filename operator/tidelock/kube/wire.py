@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelock.kube.errors import MalformedAnswer
+from tidelock.kube.errors import MalformedResponse
 from tidelock.model.meta import Key
 from tidelock.model.nesting import DEEPEST, depth_bounded, shallow
 
@@ -65,12 +65,12 @@ _decode_page = msgspec.json.Decoder(ListPage).decode
 
 
 def parse_event(line: bytes) -> WatchEvent:
-    """Read one line of a watch, or raise MalformedAnswer."""
+    """Read one line of a watch, or raise MalformedResponse."""
     return _parse(_decode_event, line)
 
 
 def parse_identity(raw: bytes) -> Identity:
-    """Read the name and version of an object of any kind, or raise MalformedAnswer."""
+    """Read the name and version of an object of any kind, or raise MalformedResponse."""
     return _parse(_decode_object, raw).metadata
 
 
@@ -83,23 +83,23 @@ def parse_uid(raw: bytes | msgspec.Raw) -> str:
 
 
 def parse_page(body: bytes) -> ListPage:
-    """Read the answer to a list request, or raise MalformedAnswer."""
+    """Read the answer to a list request, or raise MalformedResponse."""
     return _parse(_decode_page, body)
 
 
 def parse_version(text: str) -> int:
-    """Parse a resource version as a number, so it can be compared, or raise MalformedAnswer."""
+    """Parse a resource version as a number, so it can be compared, or raise MalformedResponse."""
     try:
         return int(text)
     except ValueError as error:
-        raise MalformedAnswer(f"no resource version: {text!r}") from error
+        raise MalformedResponse(f"no resource version: {text!r}") from error
 
 
 def _parse(decode: Callable[[bytes], _T], data: bytes) -> _T:
     try:
         return decode(data)
     except ValueError as error:
-        raise MalformedAnswer(str(error)) from error
+        raise MalformedResponse(str(error)) from error
     except RecursionError:
         return _parse_shallow(decode, bytes(data))
 
@@ -109,4 +109,4 @@ def _parse_shallow(decode: Callable[[bytes], _T], data: bytes) -> _T:
     try:
         return depth_bounded(decode)(shallow(data, 2 * DEEPEST))
     except ValueError as error:
-        raise MalformedAnswer(str(error)) from error
+        raise MalformedResponse(str(error)) from error

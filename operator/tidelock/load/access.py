@@ -11,7 +11,7 @@ import msgspec
 from tidelock.kube.client import SECRETS, KubeClient
 from tidelock.kube.errors import ApiError
 from tidelock.load.promql import Access
-from tidelock.load.source import SourceError, Trouble
+from tidelock.load.source import FailureReason, SourceError
 from tidelock.model.api.water_level import SecretReference
 from tidelock.model.nesting import depth_bounded
 
@@ -43,7 +43,7 @@ class SecretAccess:
             keys = {key: base64.b64decode(value, validate=True) for key, value in data.items()}
             return Access(_headers(keys), self._context(keys.get("ca.crt", b"")))
         except (ApiError, binascii.Error, ValueError, OSError) as error:
-            raise SourceError(Trouble.UNAUTHENTICATED, f"{name}: {error}") from error
+            raise SourceError(FailureReason.UNAUTHENTICATED, f"{name}: {error}") from error
 
     def _context(self, authorities: bytes) -> ssl.SSLContext | None:
         if authorities != self._authorities:
@@ -58,7 +58,7 @@ def folder_access(folder: Path) -> Access:
         keys = {name: file.read_bytes().rstrip(b"\n") for name, file in files.items() if file.exists()}
         return Access(_headers(keys), _trusting(keys.get("ca.crt", b"")))
     except (ValueError, OSError) as error:
-        raise SourceError(Trouble.UNAUTHENTICATED, f"{folder}: {error}") from error
+        raise SourceError(FailureReason.UNAUTHENTICATED, f"{folder}: {error}") from error
 
 
 def _trusting(authorities: bytes) -> ssl.SSLContext | None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tidelock.load.source import SourceError, Trouble
+from tidelock.load.source import FailureReason, SourceError
 
 _T = TypeVar("_T")
 
@@ -35,4 +35,4 @@ async def in_slices(work: Iterable[object], rest: float = 0.0) -> None:
         for _ in work:
             await asyncio.sleep(rest)
     except msgspec.MsgspecError as error:
-        raise SourceError(Trouble.MALFORMED, f"an item of the answer is malformed: {error}") from error
+        raise SourceError(FailureReason.MALFORMED, f"an item of the answer is malformed: {error}") from error

@@ -11,7 +11,7 @@ from tidelock.kube.client import NODES
 from tidelock.load.annotator import Annotated, Annotator, workload_resource
 from tidelock.load.cooperative import in_slices, paced
 from tidelock.load.groups import MeasuredGroup, selector_of
-from tidelock.load.workloads import Known, Workloads
+from tidelock.load.workloads import MeasuredWorkload, Workloads
 from tidelock.model.nodes import Node
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.model.water_level import WaterLevel
@@ -88,8 +88,8 @@ class GarbageCollector:
         self._removed = removed
 
 
-def _emptied(known: Known) -> Annotated:
+def _emptied(workload: MeasuredWorkload) -> Annotated:
     """Return a workload without our annotations."""
-    key, owner = known
+    key, owner = workload
     resource = workload_resource(key.kind, owner.api_version)
     return Annotated(resource, key.name, key.namespace, owner.uid, None)

@@ -32,7 +32,7 @@ from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.restore import stored_uses
 from tidelock.load.source import Source, SourceError, Use, UseReading
-from tidelock.load.status import METRICS_STALE, Census, aspects, render_level
+from tidelock.load.status import METRICS_STALE, GroupSummary, aspects, render_level
 from tidelock.load.unexplained_use import largest_unexplained_part, use_and_requests
 from tidelock.load.workloads import Workloads
 from tidelock.model.api.water_level import WaterLevelSpec
@@ -265,9 +265,9 @@ class LoadLoop:
                 return
 
     def _failed(self, group: MeasuredGroup, error: SourceError) -> None:
-        self._metrics.read_errors.labels(error.trouble.value).inc()
-        if group.failure is None or group.failure.trouble is not error.trouble:
-            fields = {"waterlevel": group.name, "reason": error.trouble.value, "error": str(error)}
+        self._metrics.read_errors.labels(error.reason.value).inc()
+        if group.failure is None or group.failure.reason is not error.reason:
+            fields = {"waterlevel": group.name, "reason": error.reason.value, "error": str(error)}
             logger.warning("a source was not read", extra=fields)
         group.failure = error
 
@@ -359,14 +359,14 @@ class LoadLoop:
         """Write the status if it has changed. A refused write is repeated at the next refresh."""
         reading = group.reading or UseReading()
         now = self._clock.now()
-        census = Census(group.spec, reading.invalid, now)
+        summary = GroupSummary(group.spec, reading.invalid, now)
         for item in paced(nodes):
             if item is None:
                 await asyncio.sleep(0)
             else:
-                census.add(item, group.estimate.levels.get(item))
+                summary.add(item, group.estimate.levels.get(item))
         stored, generation = group.body.get("status", {}), _generation(group.body)
-        found = census.survey(await self._unexplained(group, stored, now))
+        found = summary.survey(await self._unexplained(group, stored, now))
         self._metrics.surveyed(group.name, found)
         examples = (f"{name}: {problem}" for name, problem in sorted(reading.invalid.items())[:3])
         conditions = aspects(found, group.failure, [*reading.problems, *examples])

@@ -7,12 +7,12 @@ from typing import Protocol
 import msgspec
 
 from tidelock.kube.client import ApiResource
-from tidelock.kube.errors import ApiError, MalformedAnswer, Unreachable
+from tidelock.kube.errors import ApiError, MalformedResponse, Unreachable
 from tidelock.load.cooperative import in_slices, paced
 from tidelock.load.source import (
     Capacities,
+    FailureReason,
     SourceError,
-    Trouble,
     Use,
     UseReading,
     cores,
@@ -96,15 +96,17 @@ class MetricsServerSource:
     async def _list(self, resource: ApiResource) -> list[msgspec.Raw]:
         try:
             return _decode_list(await self._api.get(resource.collection())).items or []
-        except (MalformedAnswer, msgspec.MsgspecError) as error:
+        except (MalformedResponse, msgspec.MsgspecError) as error:
             raise SourceError(
-                Trouble.MALFORMED, f"not an answer of {resource.api_version}: {error}"
+                FailureReason.MALFORMED, f"not an answer of {resource.api_version}: {error}"
             ) from error
         except Unreachable as error:
             timed_out = isinstance(error.__cause__, TimeoutError)
-            raise SourceError(Trouble.TIMED_OUT if timed_out else Trouble.UNREACHABLE, str(error)) from error
+            raise SourceError(
+                FailureReason.TIMED_OUT if timed_out else FailureReason.UNREACHABLE, str(error)
+            ) from error
         except ApiError as error:
-            raise SourceError(Trouble.REFUSED, f"{resource.api_version}: {error}") from error
+            raise SourceError(FailureReason.REFUSED, f"{resource.api_version}: {error}") from error
 
     def _read_nodes(self, items: list[msgspec.Raw], reading: UseReading) -> Iterator[None]:
         for raw in paced(items):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import aiohttp
 import msgspec
 
-from tidelock.load.source import SourceError, Trouble
+from tidelock.load.source import FailureReason, SourceError
 from tidelock.model.nesting import depth_bounded
 
 ERROR_LENGTH = 200
@@ -108,11 +108,11 @@ class PrometheusClient:
                 if response.status != HTTPStatus.OK:
                     body = access.hidden(body)
         except TimeoutError as error:
-            raise SourceError(Trouble.TIMED_OUT, f"no answer within {self._timeout:g} s") from error
+            raise SourceError(FailureReason.TIMED_OUT, f"no answer within {self._timeout:g} s") from error
         except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError) as error:
-            raise SourceError(Trouble.MALFORMED, f"the answer was cut short: {error}") from error
+            raise SourceError(FailureReason.MALFORMED, f"the answer was cut short: {error}") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise SourceError(Trouble.UNREACHABLE, str(error) or type(error).__name__) from error
+            raise SourceError(FailureReason.UNREACHABLE, str(error) or type(error).__name__) from error
         return _vector(response.status, body)
 
 
@@ -122,12 +122,14 @@ def _vector(status: int, body: bytes) -> Vector:
     except ValueError as error:
         if status != HTTPStatus.OK:
             text = body[:ERROR_LENGTH].decode(errors="replace")
-            raise SourceError(Trouble.REFUSED, f"HTTP {status}: {text}") from error
-        raise SourceError(Trouble.MALFORMED, f"not an answer of the Prometheus API: {error}") from error
+            raise SourceError(FailureReason.REFUSED, f"HTTP {status}: {text}") from error
+        raise SourceError(FailureReason.MALFORMED, f"not an answer of the Prometheus API: {error}") from error
     if answer.status != "success" or answer.data is None:
         cause = f"{answer.error_type}: {answer.error}" if answer.error_type else answer.error
-        raise SourceError(Trouble.REFUSED, cause[:ERROR_LENGTH] or f"HTTP {status}, status {answer.status!r}")
+        raise SourceError(
+            FailureReason.REFUSED, cause[:ERROR_LENGTH] or f"HTTP {status}, status {answer.status!r}"
+        )
     if answer.data.result_type not in {"vector", "matrix"}:
         kind = answer.data.result_type
-        raise SourceError(Trouble.REFUSED, f"a query gives a {kind}, expected an instant vector")
+        raise SourceError(FailureReason.REFUSED, f"a query gives a {kind}, expected an instant vector")
     return Vector(answer.data.result, answer.warnings)

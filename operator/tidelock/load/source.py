@@ -14,7 +14,7 @@ from tidelock.model.usage_annotations import FULL, MOST_BYTES, MOST_CORES, Quali
 _TOLERATED_PERCENT = 110.0
 
 
-class Trouble(enum.Enum):
+class FailureReason(enum.Enum):
     """Reason why a source has no answer."""
 
     UNREACHABLE = "SourceUnreachable"
@@ -27,9 +27,9 @@ class Trouble(enum.Enum):
 class SourceError(Exception):
     """A source could not be reached, or its answer was no valid one."""
 
-    def __init__(self, trouble: Trouble, message: str) -> None:
+    def __init__(self, reason: FailureReason, message: str) -> None:
         super().__init__(message)
-        self.trouble = trouble
+        self.reason = reason
 
 
 class Use(NamedTuple):

@@ -73,7 +73,7 @@ class LevelSurvey:
         return bool(self.qualities) and not self.counts.get(Quality.FRESH, 0)
 
 
-class Census:
+class GroupSummary:
     """Judges the nodes of a group one by one, and sums up the fresh ones."""
 
     def __init__(self, spec: WaterLevelSpec, invalid: Collection[str], now: float) -> None:
@@ -150,7 +150,7 @@ def aspects(found: LevelSurvey, failure: SourceError | None, problems: Iterable[
     elif fresh:
         ready = Aspect(READY, "True", "Measured", summary if not failure else trouble)
     else:
-        ready = Aspect(READY, "False", failure.trouble.value if failure else "NotMeasured", trouble)
+        ready = Aspect(READY, "False", failure.reason.value if failure else "NotMeasured", trouble)
     if found.blind:
         text = f"{summary}: pods are placed by their requests"
         stale = Aspect(METRICS_STALE, "True", "NothingFresh", text)

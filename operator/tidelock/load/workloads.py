@@ -11,7 +11,7 @@ from tidelock.model.usage_annotations import PodUsage, WorkloadKey, WorkloadUses
 _MEMORY = 7 * 86_400.0
 
 
-class Known(NamedTuple):
+class MeasuredWorkload(NamedTuple):
     """A workload with measurements."""
 
     key: WorkloadKey
@@ -44,11 +44,11 @@ class Workloads:
         self.uses = uses
         self.owners = {key: owner for key, owner in self.owners.items() if key in uses}
 
-    def outdated(self, now: float, *, measuring: bool) -> list[Known]:
+    def outdated(self, now: float, *, measuring: bool) -> list[MeasuredWorkload]:
         """Return the outdated ones: not measured for a week, or all if nothing is measured any more."""
         oldest = now - _MEMORY
         return [
-            Known(key, self.owners[key])
+            MeasuredWorkload(key, self.owners[key])
             for key, usage in self.uses.items()
             if key in self.owners and (usage.at < oldest or not measuring)
         ]

@@ -31,7 +31,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.measured_use import follow_expected_use, in_whole
-from tidelock.framework.overload import Beyond, OverloadFilter
+from tidelock.framework.overload import ExceededLimits, OverloadFilter
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -106,7 +106,7 @@ def _own(level: NodeLevel | None, metric: CraneMetric) -> CraneReading | None:
     return CraneReading(getattr(stat, statistic) / _FULL, level.at) if stat is not None and level else None
 
 
-class _Beyond(Beyond):
+class _ExceededLimits(ExceededLimits):
     """Use beyond a limit: metrics x N."""
 
 
@@ -114,7 +114,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
     """Prefers nodes that were not busy lately and have not just got pods."""
 
     name = "DynamicLoad"
-    found = _Beyond
+    found = _ExceededLimits
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take limits and weights by metric. The defaults are crane's."""
@@ -131,7 +131,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._lifetimes = np.array([[periods[metric] + _MORE_SECONDS] for metric in CRANE_METRICS])
         self._hot_values = read.hot_value
         self._columns = CraneColumns()
-        handle.cache.follow(self._columns)
+        handle.cache.add_observer(self._columns)
         self._bindings = follow_expected_use(handle, estimate=_nothing, history=False)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
@@ -139,7 +139,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         if pod.of_daemon_set:
             return SKIP
         beyond = np.greater(self._use(state), self._limits)
-        state.write(_Beyond(beyond), temporary=True)
+        state.write(_ExceededLimits(beyond), temporary=True)
         return SUCCESS if beyond.any() else SKIP
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.measured_use import follow_expected_use, in_whole
-from tidelock.framework.overload import Beyond, OverloadFilter
+from tidelock.framework.overload import ExceededLimits, OverloadFilter
 from tidelock.framework.plugin_args import read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import parse_resources
@@ -86,7 +86,7 @@ _OF_PRODUCTION = {"LSE": True, "LSR": True, "LS": True, "SYSTEM": True, "BE": Fa
 
 
 @dataclass(frozen=True, slots=True)
-class _Beyond(Beyond):
+class _ExceededLimits(ExceededLimits):
     """Use beyond a threshold, R x N, with the use, the thresholds (R), and their kind."""
 
     percent: LevelArray
@@ -98,7 +98,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
     """Prefers nodes that are least used, and rules out those above a threshold."""
 
     name = "LoadAware"
-    found = _Beyond
+    found = _ExceededLimits
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take thresholds, weights, factors, and which statistic they are held against."""
@@ -115,7 +115,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._thresholds = _by_resource(read.aggregated.usage_thresholds or read.usage_thresholds)
         self._prod_thresholds = _by_resource(read.prod_usage_thresholds)
         self._levels = NodeLevels()
-        handle.cache.follow(self._levels)
+        handle.cache.add_observer(self._levels)
         residents = follow_expected_use(handle, estimate=self._estimated, history=False, measured=True)
         self._arrivals = residents.summed(self._unreported)
         self._production: Sums | None = None
@@ -147,19 +147,19 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
             capacity > 0, np.floor(_FULL * used / np.where(capacity > 0, capacity, 1.0) + 0.5), 0.0
         )
         beyond = np.greater(percent, thresholds[:, np.newaxis]) & ~np.isnan(used)
-        state.write(_Beyond(beyond, percent, thresholds.tolist(), kind), temporary=True)
+        state.write(_ExceededLimits(beyond, percent, thresholds.tolist(), kind), temporary=True)
         return SUCCESS if beyond.any() else SKIP
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name the first resource, in Koordinator's words."""
         beyond = self.beyond(state, snapshot, row)
-        kind = state.expect(_Beyond).kind
+        kind = state.expect(_ExceededLimits).kind
         return (f"node(s) {MEASURED_RESOURCES[int(np.argmax(beyond))]} {kind} exceed threshold",)
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Return the expected use and the threshold."""
         beyond = self.beyond(state, snapshot, row)
-        found = state.expect(_Beyond)
+        found = state.expect(_ExceededLimits)
         percent = found.percent[:, snapshot.rows][:, row]
         return ", ".join(
             f"{name} {percent[index]:.0f} % with the pod, threshold {found.thresholds[index]:.0f} %"

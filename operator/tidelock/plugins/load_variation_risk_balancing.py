@@ -56,7 +56,7 @@ class LoadVariationRiskBalancing(PreScore, Score):
         self._args = read_args(self.name, args, _Args)
         super().__init__(handle, {})
         self._levels = NodeLevels()
-        handle.cache.follow(self._levels)
+        handle.cache.add_observer(self._levels)
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip if no node was measured lately."""

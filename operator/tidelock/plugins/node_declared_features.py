@@ -14,8 +14,8 @@ from tidelock.framework.api import (
     SUCCESS,
     EnqueueExtensions,
     Mask,
-    OneReason,
     PreFilter,
+    SingleReasonFilter,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
@@ -24,7 +24,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 
 
-class NodeDeclaredFeatures(PreFilter, OneReason, EnqueueExtensions):
+class NodeDeclaredFeatures(PreFilter, SingleReasonFilter, EnqueueExtensions):
     """Rules out nodes without a feature that the pod needs."""
 
     name = "NodeDeclaredFeatures"

@@ -10,8 +10,8 @@ from tidelock.framework.api import (
     SUCCESS,
     EnqueueExtensions,
     Mask,
-    OneReason,
     PreFilter,
+    SingleReasonFilter,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
@@ -19,7 +19,7 @@ from tidelock.framework.events import NODE_ADD, Registration
 from tidelock.model.pods import Pod
 
 
-class NodeName(PreFilter, OneReason, EnqueueExtensions):
+class NodeName(PreFilter, SingleReasonFilter, EnqueueExtensions):
     """Rules out every node but the one of spec.nodeName."""
 
     name = "NodeName"

@@ -19,8 +19,8 @@ from tidelock.framework.api import (
     Counts,
     EnqueueExtensions,
     Mask,
-    OneReason,
     PreFilter,
+    SingleReasonFilter,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
@@ -38,7 +38,7 @@ class _Conflicts:
         return _Conflicts(self.counts.copy())
 
 
-class NodePorts(PreFilter, OneReason, EnqueueExtensions):
+class NodePorts(PreFilter, SingleReasonFilter, EnqueueExtensions):
     """Rules out nodes where pods have a port that the pod asks for."""
 
     name = "NodePorts"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidelock.cluster.snapshot import Snapshot
-from tidelock.framework.api import EnqueueExtensions, Mask, OneReason
+from tidelock.framework.api import EnqueueExtensions, Mask, SingleReasonFilter
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.nodes import Node
@@ -15,7 +15,7 @@ from tidelock.model.selectors import NO_SCHEDULE, Taint
 _CORDONED = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
 
 
-class NodeUnschedulable(OneReason, EnqueueExtensions):
+class NodeUnschedulable(SingleReasonFilter, EnqueueExtensions):
     """Rules out nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"

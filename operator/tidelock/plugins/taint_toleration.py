@@ -13,10 +13,10 @@ from tidelock.framework.api import (
     SUCCESS,
     EnqueueExtensions,
     Mask,
-    OneReason,
     PreScore,
     Score,
     Scores,
+    SingleReasonFilter,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
@@ -34,7 +34,7 @@ from tidelock.model.selectors import (
 _HARD = (NO_SCHEDULE, NO_EXECUTE)
 
 
-class TaintToleration(OneReason, PreScore, Score, EnqueueExtensions):
+class TaintToleration(SingleReasonFilter, PreScore, Score, EnqueueExtensions):
     """Rejects nodes with untolerated hard taints, and prefers few untolerated soft ones."""
 
     name = "TaintToleration"

@@ -49,7 +49,7 @@ class TargetLoadPacking(PreScore, Score):
         field = "defaultRequests.cpu"
         self._default = quantity_of(self.name, field, CPU, self._args.default_requests.get(CPU, "1"))
         self._levels = NodeLevels()
-        handle.cache.follow(self._levels)
+        handle.cache.add_observer(self._levels)
         residents = follow_expected_use(handle, estimate=self._predicted, history=False)
         self._arrivals = residents.summed(since_sample(_REPORTED_WITHIN))
 

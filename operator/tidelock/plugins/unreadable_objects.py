@@ -19,8 +19,8 @@ from tidelock.framework.api import (
     EnqueueExtensions,
     Handle,
     Mask,
-    OneReason,
     PreFilter,
+    SingleReasonFilter,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
@@ -40,7 +40,7 @@ _OF_CLAIMS = (
 )
 
 
-class UnreadableObjects(PreFilter, OneReason, EnqueueExtensions):
+class UnreadableObjects(PreFilter, SingleReasonFilter, EnqueueExtensions):
     """Refuses pods that can't be read, or are too large, and rules out nodes with an unreadable object."""
 
     name = "UnreadableObjects"

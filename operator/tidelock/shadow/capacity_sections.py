@@ -25,7 +25,7 @@ def evenness(results: ShadowResults) -> Section:
     rows = [
         [_level(each), name, *(f"{value:.2f}" for value in (of.mean, of.deviation, of.range))]
         for each in results.levels.evenness
-        for name, of in (("as it was", each.observed), ("as it would be", each.played))
+        for name, of in (("as it was", each.observed), ("as it would be", each.replayed))
     ]
     table = ReportTable(
         "Levels of the nodes in percent, as means over time",
@@ -47,7 +47,7 @@ def _evenness_findings(results: ShadowResults) -> Iterator[str]:
     if not levels.evenness:
         yield "Evenness: no level was seen."
     for each in levels.evenness:
-        was, would = each.observed.deviation, each.played.deviation
+        was, would = each.observed.deviation, each.replayed.deviation
         more = "more" if would > was else "less"
         change = f", {percent(abs(would / was - 1))} {more}" if was and would != was else ""
         yield (
@@ -78,8 +78,8 @@ def _spread_chart(results: ShadowResults) -> list[Chart]:
     charts: list[Chart] = []
     for each in results.levels.evenness[:1]:
         names = {
-            spread_name(each.resource, measured=each.measured, played=played): name
-            for played, name in ((False, "as it was"), (True, "as it would be"))
+            spread_name(each.resource, measured=each.measured, replayed=replayed): name
+            for replayed, name in ((False, "as it was"), (True, "as it would be"))
         }
         caption = f"Standard deviation of {_level(each)} between nodes"
         charts = over_time(caption, ChartKind.LINES, "points", results.timeline, names)

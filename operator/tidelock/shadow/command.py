@@ -1,4 +1,4 @@
-"""The command `tidelock shadow`: watches a cluster, plays each decision, and writes a report."""
+"""The command `tidelock shadow`: watches a cluster, replays each decision, and writes a report."""
 
 import argparse
 import asyncio
@@ -18,11 +18,11 @@ from tidelock.logs import configure_logs
 from tidelock.model.printable import printable
 from tidelock.plugins.registry import read_configuration_file
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
+from tidelock.shadow.cluster_watch import METRICS_SERVER, NothingSeenError, watch_cluster
 from tidelock.shadow.page import page
 from tidelock.shadow.report import report_of
 from tidelock.shadow.results import ShadowOptions, ShadowResults
 from tidelock.shadow.terminal import print_report
-from tidelock.shadow.watching import METRICS_SERVER, NothingSeenError, watch_cluster
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kubeconfig", help="kubeconfig file. Default: as for run")
     parser.add_argument("--context", default="", help="context of the kubeconfig. Default: the current one")
-    parser.add_argument("--config", default="", help="file with the KubeSchedulerConfiguration to play")
+    parser.add_argument(
+        "--config", default="", help="file with the KubeSchedulerConfiguration to replay with"
+    )
     parser.add_argument(
         "--output",
         type=Path,

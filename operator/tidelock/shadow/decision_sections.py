@@ -152,7 +152,7 @@ def _decision_findings(of: DecisionResults, profile: str) -> Iterator[str]:
         f"their node, {of.missed:,} that were bound in a gap."
     )
     yield (
-        f"The played world has {count(of.apart, 'pod')} on another node now. It had no node for "
+        f"The replayed world has {count(of.apart, 'pod')} on another node now. It had no node for "
         f"{of.unplaced:,} when they were bound, and still has none for {of.unplaced_now:,}."
     )
 

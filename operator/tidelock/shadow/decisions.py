@@ -15,8 +15,8 @@ _MOST_SCHEDULERS = 20
 OTHER_SCHEDULERS = "others"
 
 
-class PlayedCounts(NamedTuple):
-    """Pods of the played world: without a node when they were bound, still without one, on another node."""
+class ReplayedCounts(NamedTuple):
+    """Pods of the replayed world: without a node when they were bound, still without one, on another node."""
 
     unplaced: int
     unplaced_now: int
@@ -66,7 +66,7 @@ class Decisions:
         self._refusals += 1
         self._refusals_fitting += fits
 
-    def results(self, played: PlayedCounts) -> DecisionResults:
+    def results(self, replayed: ReplayedCounts) -> DecisionResults:
         """Return the counts so far."""
         gaps = self._gaps.values
         return DecisionResults(
@@ -82,9 +82,9 @@ class Decisions:
             rejecters=dict(self._rejecters.most_common()),
             refusals=self._refusals,
             refusals_fitting=self._refusals_fitting,
-            unplaced=played.unplaced,
-            unplaced_now=played.unplaced_now,
-            apart=played.apart,
+            unplaced=replayed.unplaced,
+            unplaced_now=replayed.unplaced_now,
+            apart=replayed.apart,
             examples=sorted(self._examples.values, key=lambda each: each.at),
         )
 

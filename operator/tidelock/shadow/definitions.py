@@ -18,7 +18,7 @@ RACES, WAITING, EVENNESS, RESERVATIONS, DECISIONS, GAPS = _paragraphs(
     each look all filters are asked whether some node fits it.
 
     The level of a node is its used share of a resource in percent: by measured use of its capacity, or by
-    requests of its allocatable amount. Beside the cluster, a second one is played in memory. There the
+    requests of its allocatable amount. Beside the cluster, a second one is replayed in memory. There the
     profile places each pod when the scheduler binds it, over the nodes as all earlier choices have left
     them. A pod takes its measured use along, so each world has its own measured levels.
 
@@ -57,7 +57,7 @@ LIMITS = _paragraphs(
     The history for reservations knows amounts alone: no taints, affinities or volumes of the past. It assumes
     that all else would have happened as it did.
 
-    In the played world pods arrive when the scheduler binds them, and live as long as they do in the cluster.
+    In the replayed world pods arrive when the scheduler binds them, and live as long as in the cluster.
 
     Reservations of Tidelock, extenders and evictions are left out.
     """

@@ -1,8 +1,8 @@
-"""How evenly nodes are used, in the cluster and in the played world: the spread of their levels over time.
+"""How evenly nodes are used, in the cluster and in the replayed world: the spread of their levels over time.
 
 The level of a node is its used share of a resource, in percent. By requests it is the sum of the requests of
 its pods over its allocatable amount. By measured use it is the use that a source has measured over its
-capacity. In the played world, the measured use of each pod that is on another node moves there with it.
+capacity. In the replayed world, the measured use of each pod that is on another node moves there with it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -67,12 +67,12 @@ def requested_levels(cache: Cache, resource: str) -> Levels:
     return levels
 
 
-class Moved(NamedTuple):
-    """A pod that is on another node in the played world. An empty node stands for none."""
+class MovedPod(NamedTuple):
+    """A pod that is on another node in the replayed world. An empty node stands for none."""
 
     key: Key
     node: str
-    played: str
+    replayed: str
 
 
 class MeasuredLevels:
@@ -80,10 +80,10 @@ class MeasuredLevels:
 
     def __init__(self, world: ShadowWorld) -> None:
         self._world = world
-        self._newest = {False: UseReading(), True: UseReading()}  # of the cluster and of the played world
+        self._newest = {False: UseReading(), True: UseReading()}  # of the cluster and of the replayed world
         self._estimates = {False: Estimate(), True: Estimate()}
 
-    def take(self, reading: UseReading, moved: Iterable[Moved], now: float, settling: float) -> None:
+    def take(self, reading: UseReading, moved: Iterable[MovedPod], now: float, settling: float) -> None:
         """Take a reading. A pod without a measurement moves no use.
 
         `settling` is the age in seconds from which the readings of a pod are correct.
@@ -97,16 +97,16 @@ class MeasuredLevels:
             pod = placed.pod
             return Subject(pod.uid, pod.meta.created + settling, workload_of(pod, self._world.replica_sets))
 
-        self._newest = {False: reading, True: self._played(reading, moved)}
-        for played, estimate in self._estimates.items():
+        self._newest = {False: reading, True: self._replayed(reading, moved)}
+        for replayed, estimate in self._estimates.items():
             estimate.advance(now)
-            at_once(estimate.absorb(now, self._newest[played], columns.row_of.__contains__, identify))
+            at_once(estimate.absorb(now, self._newest[replayed], columns.row_of.__contains__, identify))
             at_once(estimate.retain(columns.row_of.__contains__, lambda uid: cache.get(uid) is not None))
             at_once(estimate.judge())
 
-    def newest(self, resource: Measured, now: float, *, played: bool) -> Levels:
+    def newest(self, resource: Measured, now: float, *, replayed: bool) -> Levels:
         """Return the last level of each node with a fresh measurement, in percent of its capacity."""
-        reading = self._newest[played]
+        reading = self._newest[replayed]
         values = (
             getattr(use, resource)
             for name, use in reading.nodes.items()
@@ -114,28 +114,28 @@ class MeasuredLevels:
         )
         return np.array([value for value in values if value is not None], np.float64)
 
-    def over_windows(self, *, played: bool) -> Mapping[str, NodeLevel]:
+    def over_windows(self, *, replayed: bool) -> Mapping[str, NodeLevel]:
         """Return the level of each measured node over the windows."""
-        return self._estimates[played].levels
+        return self._estimates[replayed].levels
 
     @property
     def uses(self) -> MeasuredUses:
         """The use of pods and workloads, which is the same in both worlds."""
         return self._estimates[False].uses
 
-    def _played(self, reading: UseReading, moved: Iterable[Moved]) -> UseReading:
-        """Return the use of the nodes in the played world. A node can't be used by more than 100 percent."""
+    def _replayed(self, reading: UseReading, moved: Iterable[MovedPod]) -> UseReading:
+        """Return the use of the nodes in the replayed world. A node's use is at most 100 percent."""
         levels = {name: {"cpu": use.cpu, "memory": use.memory} for name, use in reading.nodes.items()}
         for pod in moved:
             use = reading.pods.get(pod.key)
             if use is not None:
                 self._shift(levels.get(pod.node), pod.node, use, -1.0)
-                self._shift(levels.get(pod.played), pod.played, use, 1.0)
-        played = UseReading(invalid=reading.invalid)
+                self._shift(levels.get(pod.replayed), pod.replayed, use, 1.0)
+        replayed = UseReading(invalid=reading.invalid)
         for name, level in levels.items():
             capped = {resource: value and min(max(value, 0.0), FULL) for resource, value in level.items()}
-            played.add_node(name, Use(reading.nodes[name].at, **capped))
-        return played
+            replayed.add_node(name, Use(reading.nodes[name].at, **capped))
+        return replayed
 
     def _shift(self, level: dict[str, float | None] | None, node_name: str, use: Use, sign: float) -> None:
         """Add the use of a pod to a node, or subtract it, as far as the node is known and measured."""

@@ -20,8 +20,8 @@ from tidelock.shadow.evenness import Evenness, lasted_name
 from tidelock.shadow.gaps import Gaps
 from tidelock.shadow.holds import Holds
 from tidelock.shadow.open_pods import OpenPod, OpenPods, is_open, is_refused
-from tidelock.shadow.played import PlayedWorld
 from tidelock.shadow.races import Races
+from tidelock.shadow.replayed import ReplayedWorld
 from tidelock.shadow.results import (
     RunResults,
     ShadowOptions,
@@ -48,13 +48,13 @@ class Observer:
         self._clock = clock
         self._options = options
         self._world = ShadowWorld(configuration, clock)
-        self._played = PlayedWorld(configuration, clock)
+        self._replayed = ReplayedWorld(configuration, clock)
         self._open = OpenPods(self._world)
         self._decisions = Decisions(options.seed)
         self._races = Races(self._world, self._open, options.seed)
         self._waiting = Waiting(self._world, self._open, options.seed)
         self._holds = Holds(self._world.cache, options.leads)
-        self._evenness = Evenness(self._world, self._played)
+        self._evenness = Evenness(self._world, self._replayed)
         self._gaps = Gaps()
         self._timeline = Timeline(0.0)
         self._looked = self._watched = self._busy = 0.0
@@ -63,7 +63,7 @@ class Observer:
         self.live: Callable[[], bool] = lambda: True
         self.pods = PodHandler(self)
         self.nodes = NodeHandler(self)
-        worlds = self._world.handlers, self._played.world.handlers
+        worlds = self._world.handlers, self._replayed.world.handlers
         self.others = {
             name: BothHandlers(self.begin, *(each.others[name] for each in worlds)) for name in OTHERS
         }
@@ -112,7 +112,7 @@ class Observer:
         self._timeline.add(middle, "waiting", waiting * seconds)
         self._timeline.add(middle, "waiting though fitting", fitting * seconds)
         self._holds.look(now, seconds)
-        self._played.retry(now)
+        self._replayed.retry(now)
         for name, deviation in self._evenness.look(now, seconds):
             self._timeline.add(middle, name, deviation * seconds)
             self._timeline.add(middle, lasted_name(name), seconds)
@@ -156,7 +156,7 @@ class Observer:
         now = self._clock.now()
         self._holds.at(now)
         self._world.handlers.pods.remove(pod)
-        self._played.forget(pod)
+        self._replayed.forget(pod)
         self._close(pod, now)
 
     def node_changed(self, node: Node) -> None:
@@ -173,12 +173,12 @@ class Observer:
 
     def synced(self, resource: str) -> None:
         """Note that a resource has been listed."""
-        for world in (self._world, self._played.world):
+        for world in (self._world, self._replayed.world):
             world.handlers.listed(resource)
         self.begin()
 
     def _bound(self, known: OpenPod, pod: Pod, now: float) -> None:
-        """Process a binding: compare it, see which pods lose by it, and play it."""
+        """Process a binding: compare it, see which pods lose by it, and replay it."""
         if pod.of_daemon_set:
             self._decisions.of_daemon_sets += 1
             self._follow(pod)
@@ -192,14 +192,14 @@ class Observer:
         losers, between = self._races.bound(known, pod.node_name, contenders, now)
         if losers:
             self._timeline.add(now, "races between managers" if between else "races within a manager")
-        self._played.decide(pod, now)
+        self._replayed.decide(pod, now)
 
     def _follow(self, pod: Pod) -> None:
         self._world.handlers.pods.upsert(None, pod)
         if is_open(pod):
             self._world.cache.nominator.upsert(pod)
         else:
-            self._played.follow(pod)
+            self._replayed.follow(pod)
 
     def _update_open(self, pod: Pod, now: float) -> None:
         if not is_open(pod):
@@ -266,7 +266,7 @@ class Observer:
         )
         return ShadowResults(
             run=run,
-            decisions=self._decisions.results(self._played.counts()),
+            decisions=self._decisions.results(self._replayed.counts()),
             races=self._races.results(),
             waiting=self._waiting.results(),
             levels=self._evenness.results(),

@@ -103,9 +103,9 @@ class DecisionResults:
         rejecters: by plugin, how many of the scheduler's nodes it rules out.
         refusals: pods that a scheduler reported as unschedulable.
         refusals_fitting: those for which the filters found a node at that moment.
-        unplaced: pods that the played world had no node for when they were bound.
+        unplaced: pods that the replayed world had no node for when they were bound.
         unplaced_now: those that it still has no node for.
-        apart: pods that are on another node in the played world now.
+        apart: pods that are on another node in the replayed world now.
 
     """
 
@@ -237,12 +237,12 @@ class SpreadResults:
 
 @dataclass(frozen=True, slots=True)
 class EvennessResults:
-    """The spread of one kind of level of one resource, in the cluster and in the played world."""
+    """The spread of one kind of level of one resource, in the cluster and in the replayed world."""
 
     resource: str
     measured: bool
     observed: SpreadResults
-    played: SpreadResults
+    replayed: SpreadResults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The command `tidelock simulate`: plays a world under several policies and shows the results."""
+"""The command `tidelock simulate`: simulates a world under several policies and shows the results."""
 
 import argparse
 import asyncio
@@ -120,9 +120,11 @@ def _add_prometheus(parser: argparse.ArgumentParser) -> None:
         "--from-prometheus",
         default="",
         metavar="URL",
-        help="play the nodes, pods and use of a real cluster, by kube-state-metrics and cAdvisor",
+        help="simulate the nodes, pods and use of a real cluster, by kube-state-metrics and cAdvisor",
     )
-    parser.add_argument("--days", type=float, default=7.0, help="how much of the past to play. Default: 7")
+    parser.add_argument(
+        "--days", type=float, default=7.0, help="how much of the past to simulate. Default: 7"
+    )
     parser.add_argument("--until", default="", metavar="TIME", help="end of these days. Default: now")
     parser.add_argument(
         "--step", default="5m", metavar="DURATION", help="length of a step of the past. Default: 5m"
@@ -178,7 +180,7 @@ def run(arguments: argparse.Namespace) -> int:
         past = _past(arguments) if arguments.from_prometheus else None
         world = _world(arguments) if past is None else past.world
         with _progress(len(names) * world.steps, "simulating") as advance:
-            runs = [_play(world, name, arguments, advance) for name in names]
+            runs = [_simulate(world, name, arguments, advance) for name in names]
         if past is not None and past.steady:
             runs.insert(0, past.as_it_was())
         results = {run.policy: figures(run) for run in runs}
@@ -283,7 +285,7 @@ def _world(arguments: argparse.Namespace) -> SimulatedWorld:
     return openb_world(f"openb, {title}", machines, pods, load, setting, arguments.seed)
 
 
-def _play(
+def _simulate(
     world: SimulatedWorld, name: str, arguments: argparse.Namespace, advance: Callable[[str], None]
 ) -> Run:
     policy, faults = POLICIES[name], FAULTS[arguments.fault]

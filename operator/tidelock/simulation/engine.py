@@ -29,7 +29,7 @@ from tidelock.simulation.recent_use import RecentUse
 from tidelock.simulation.world import STEP, Floats, Indices, SimulatedWorld
 
 Progress = Callable[[int], None]
-"""Called with the number of steps that have been played."""
+"""Called with the number of steps that have been simulated."""
 
 NOT_PLACED = -1
 

@@ -88,9 +88,9 @@ class SimulatedPolicy:
         weight: weight of its score.
         by_requests: whether the default scores of requests also count.
         measures: whether it needs measured use.
-        rule: scores of nodes by their levels, in place of the plugin's. Only arrays are played with it.
+        rule: scores of nodes by their levels, in place of the plugin's. Only arrays are simulated with it.
         foresight: number of coming steps. Their mean use is known, and counts in place of measured use. 0 for
-            measured use. Only arrays are played with foresight.
+            measured use. Only arrays are simulated with foresight.
 
     """
 
@@ -107,7 +107,7 @@ class SimulatedPolicy:
 
     @property
     def for_arrays_only(self) -> bool:
-        """Whether the whole scheduler can't play it: no plugin decides like this, or nothing learns there."""
+        """Whether the whole scheduler lacks it: no plugin decides like this, or nothing learns there."""
         learns = bool(self.water_level and self.water_level.get("learnWeight"))
         return self.rule is not None or self.foresight > 0 or learns
 
@@ -119,7 +119,7 @@ class SimulatedPolicy:
 
         """
         if self.for_arrays_only:
-            raise ValueError(f"{self.name}: only arrays play this policy")
+            raise ValueError(f"{self.name}: only arrays simulate this policy")
         args = {"seed": seed} if self.plugin == RandomScore.name else dict(self.args)
         enabled = tuple(each for each in BUILTINS.defaults if each.name in TELLING)
         if self.plugin:

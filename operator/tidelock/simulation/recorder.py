@@ -15,7 +15,7 @@ import numpy as np
 
 from tidelock.load.prometheus import CONTAINERS
 from tidelock.load.promql import Access, PrometheusClient, Series, Vector, decode_series
-from tidelock.load.source import SourceError, Trouble
+from tidelock.load.source import FailureReason, SourceError
 from tidelock.model.meta import Key
 from tidelock.simulation.recording import PodIdentity, RecordedPod, Recording
 from tidelock.simulation.traces import TraceError
@@ -39,7 +39,7 @@ REQUIRED: Mapping[str, str] = {
     "container_cpu_usage_seconds_total": _USE,
     "container_memory_working_set_bytes": _USE,
 }
-"""The metrics without which nothing can be played, and how to get them."""
+"""The metrics without which nothing can be simulated, and how to get them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,9 @@ def _series(answer: list[msgspec.Raw]) -> Iterator[Series]:
         try:
             yield decode_series(raw)
         except ValueError as error:
-            raise SourceError(Trouble.MALFORMED, f"an item of the answer is malformed: {error}") from error
+            raise SourceError(
+                FailureReason.MALFORMED, f"an item of the answer is malformed: {error}"
+            ) from error
 
 
 def _pod(labels: Mapping[str, str]) -> Key | None:

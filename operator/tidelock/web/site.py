@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from tidelock.clock import Clock
-from tidelock.listening import Handler
+from tidelock.http_server import Handler
 from tidelock.running import until
 from tidelock.serving import MetricsToken
 from tidelock.web.query import BadQueryError, ViewQuery, read_query

@@ -39,5 +39,5 @@ class Sources:
         self.quotas = decider.objects.reservation_quotas
         self.recent, self.groups, self.schedules = recent, groups, schedules
         self.levels = NodeLevels()
-        self.cache.follow(self.levels)
+        self.cache.add_observer(self.levels)
         self.policies = UsagePolicies(decider.objects.water_levels, _REST)

@@ -14,7 +14,7 @@ from bench.balance_report import (
     report_variants,
 )
 from bench.balance_worlds import VARIANTS, setting, timing
-from bench.played_worlds import Case, Outcome, PlayedWorlds
+from bench.world_results import Case, Outcome, WorldResults
 from tidelock.simulation.measuring import DEFAULT_METRICS
 from tidelock.simulation.results import RunFigures
 from tidelock.simulation.traces import TraceError
@@ -70,7 +70,7 @@ def test_days_that_were_tuned_on_do_not_count(capsys: pytest.CaptureFixture[str]
     assert "tuned on" in told
 
 
-def test_policies_that_were_played_in_some_worlds_are_reported_for_these(
+def test_policies_that_were_simulated_in_some_worlds_are_reported_for_these(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     both = [outcome(_REPORTED, of(6.0)), outcome(_REPORTED, of(6.0), seed=1)]
@@ -83,7 +83,7 @@ def test_policies_that_were_played_in_some_worlds_are_reported_for_these(
     worlds = {words[0]: words[1] for words in told if len(words) > 5 and words[1].isdigit()}
     assert worlds.items() >= {"random": "1", "least-used": "1", OURS: "2"}.items()
     assert "dynamic-load" not in worlds
-    # A day is judged by the worlds that all policies have played.
+    # A day is judged by the worlds in which all policies were simulated.
     (verdict,) = day_verdicts(both, ["least-used", "load-aware"])
     assert verdict.of_rival == pytest.approx(6 / 8)
 
@@ -100,14 +100,14 @@ def test_without_a_rival_no_day_is_judged(capsys: pytest.CaptureFixture[str]) ->
 def test_results_are_stored_and_not_computed_again(tmp_path: Path) -> None:
     file = tmp_path / "balance.json"
     options = parse(["--traces", ".", "--worlds", str(file)])
-    record = PlayedWorlds.of(options)
+    record = WorldResults.of(options)
     record.add(Outcome(Case(_REPORTED, 0, 0.5), {"default": of(9.0)}))
     record.add(Outcome(Case(_REPORTED, 0, 0.5), {OURS: of(6.0)}))
     record.add(Outcome(Case(_REPORTED, 0, 0.5, "nan"), {OURS: of(7.0)}))
     record.add(Outcome(Case(_REPORTED, 0, 0.5, variant="double-load"), {OURS: of(8.0)}))
     record.keep(file)
 
-    again = PlayedWorlds.of(options)
+    again = WorldResults.of(options)
 
     assert again == record
     assert again.figures(Case(_REPORTED, 0, 0.5)) == {"default": of(9.0), OURS: of(6.0)}
@@ -117,13 +117,13 @@ def test_results_are_stored_and_not_computed_again(tmp_path: Path) -> None:
 
 def test_a_file_of_other_worlds_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "balance.json"
-    PlayedWorlds(20, 288).keep(file)
+    WorldResults(20, 288).keep(file)
 
     with pytest.raises(TraceError, match="has worlds of 20 nodes and 288 steps, not of 40 and 288"):
-        PlayedWorlds.of(parse(["--traces", ".", "--worlds", str(file)]))
+        WorldResults.of(parse(["--traces", ".", "--worlds", str(file)]))
     file.write_text("[]")
     with pytest.raises(TraceError, match=r"is no file of bench\.balance"):
-        PlayedWorlds.of(parse(["--traces", ".", "--worlds", str(file)]))
+        WorldResults.of(parse(["--traces", ".", "--worlds", str(file)]))
 
 
 def test_a_report_without_results_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,7 +131,7 @@ def test_a_report_without_results_is_an_error(tmp_path: Path, capsys: pytest.Cap
 
     assert main(["--traces", str(tmp_path), "--report", "--worlds", str(tmp_path / "none.json")]) == 1
 
-    assert capsys.readouterr().err == "bench.balance: nothing was played of 20110309\n"
+    assert capsys.readouterr().err == "bench.balance: nothing was simulated of 20110309\n"
     with pytest.raises(SystemExit):
         parse(["--traces", str(tmp_path), "--report"])
     assert "--report: needs --worlds" in capsys.readouterr().err
@@ -194,7 +194,7 @@ def test_variants_and_bounds_are_of_some_worlds() -> None:
         parse(["--traces", ".", "--variants", "none"])
 
 
-def test_each_day_is_played_with_each_seed_and_noise() -> None:
+def test_each_day_is_simulated_with_each_seed_and_noise() -> None:
     options = parse(["--traces", ".", "--seeds", "3", "--noise", "0", "0.5"])
 
     assert len(set(cases(options, ["a", "b"]))) == 2 * 3 * 2
@@ -225,9 +225,9 @@ def test_tasks_of_another_trace_are_one_more_day(tmp_path: Path, capsys: pytest.
     ]
     usage.write_text("\n".join(lines) + "\n")
     worlds = ["--days", "task-usage", "--seeds", "1", "--noise", "0.5", "--nodes", "4", "--steps", "40"]
-    played = ["--policies", "random", "--variants", "plain", "--bounded", "1", "--jobs", "1"]
+    simulated = ["--policies", "random", "--variants", "plain", "--bounded", "1", "--jobs", "1"]
 
-    assert main(["--traces", str(tmp_path), "--task-usage", str(usage), *worlds, *played]) == 0
+    assert main(["--traces", str(tmp_path), "--task-usage", str(usage), *worlds, *simulated]) == 0
 
     told = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert {"random", "shipped", "any-placement", "known-future", "restart"} <= set(told)

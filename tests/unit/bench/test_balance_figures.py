@@ -6,8 +6,8 @@ import pytest
 from bench.balance_figures import add_burst, add_days, add_faults, add_policies, add_variants
 from bench.balance_report import DEFAULT, LEARNED, OURS, TUNED_ON
 from bench.command import add_json
-from bench.played_worlds import Case, Outcome
 from bench.record import Record
+from bench.world_results import Case, Outcome
 from tidelock.simulation.results import RunFigures
 
 RIVALS = ("least-used", "least-pod-sums")
@@ -66,7 +66,7 @@ def test_each_day_is_compared_with_the_default_and_with_its_best_rival(record: R
     }
 
 
-def test_other_worlds_have_the_learned_weight_as_far_as_it_was_played(record: Record) -> None:
+def test_other_worlds_have_the_learned_weight_as_far_as_it_was_simulated(record: Record) -> None:
     worlds = [outcome("20110309", of(11), variant="4-cores"), outcome("20110309", of(9), variant="noise-1")]
     worlds[1].figures[LEARNED] = of(9.5)
     add_variants(record, worlds, RIVALS)

@@ -1,10 +1,10 @@
 import json
 from typing import Any
 
-from bench.claims import Claimant, Claims, Way
+from bench.claims import Claimant, ClaimMethod, Claims
 
 
-def witness(*names: str, capacity: int = 1) -> Claims:
+def observer(*names: str, capacity: int = 1) -> Claims:
     return Claims(capacity, begun=dict.fromkeys(names, 0.0))
 
 
@@ -26,7 +26,7 @@ def _event(kind: str, name: str, spec: dict[str, Any], status: dict[str, Any]) -
 
 
 def test_the_first_answer_counts_despite_later_ones() -> None:
-    seen = witness("a", "b")
+    seen = observer("a", "b")
     assert seen.take_pod(pod("a"), 1.0) == "7"
     seen.take_pod(pod("a", refused=True), 2.0)
     seen.take_pod(pod("a", node="n"), 3.0)
@@ -37,13 +37,13 @@ def test_the_first_answer_counts_despite_later_ones() -> None:
 
 
 def test_a_reservation_that_is_not_processed_has_no_answer() -> None:
-    seen = witness("a")
+    seen = observer("a")
     seen.take_reservation(reservation("a", "False", "Waiting"), 1.0)
     assert seen.answered == {}
 
 
 def test_a_node_with_more_claimants_than_fit_is_a_fault() -> None:
-    seen = witness("a", "b", "c", capacity=2)
+    seen = observer("a", "b", "c", capacity=2)
     for name in ("a", "b"):
         seen.take_pod(pod(name, node="n"), 1.0)
     assert seen.faults == []
@@ -52,7 +52,7 @@ def test_a_node_with_more_claimants_than_fit_is_a_fault() -> None:
 
 
 def test_capacity_that_is_given_and_taken_back_is_a_fault() -> None:
-    seen = witness("a")
+    seen = observer("a")
     seen.take_reservation(reservation("a", "True", "Admitted", "n"), 1.0)
     seen.take_reservation(reservation("a", "False", "Overcommitted"), 2.0)
     (fault,) = seen.faults
@@ -60,13 +60,16 @@ def test_capacity_that_is_given_and_taken_back_is_a_fault() -> None:
 
 
 def test_other_objects_and_deletions_are_not_counted() -> None:
-    seen = witness("a")
+    seen = observer("a")
     seen.take_pod(pod("other", node="n"), 1.0)
     seen.take_pod(pod("a", node="n", event="DELETED"), 1.0)
     assert (seen.answered, seen.won) == ({}, {})
 
 
 def test_claimants_request_the_same_resources() -> None:
-    pods = [Claimant("a", way, "any", {"round": "1"}, "n").pod for way in (Way.POD, Way.STOCK, Way.BINDING)]
+    pods = [
+        Claimant("a", way, "any", {"round": "1"}, "n").pod
+        for way in (ClaimMethod.POD, ClaimMethod.STOCK, ClaimMethod.BINDING)
+    ]
     assert pods[0] == pods[1] == pods[2]
     assert pods[0]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1"}

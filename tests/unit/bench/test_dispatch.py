@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.dispatch import Play, Played, Setting, Tally, main, table
+from bench.dispatch import DispatchResult, DispatchSimulation, Setting, SettingResult, main, table
 from bench.members import Job, Member
 from tidelock.simulation.cluster import VirtualClock
 from tidelock.simulation.traces import TracedPod
@@ -17,12 +17,12 @@ def machines(count: int) -> list[Machine]:
     return [Machine(f"node-{number}", 64_000, 256 * GIB, gpus=8) for number in range(count)]
 
 
-def played(*, reservations: bool) -> Tally:
-    return Play(machines(6), SHAPES, SETTING, reservations=reservations, members=3).run()
+def simulated(*, reservations: bool) -> DispatchResult:
+    return DispatchSimulation(machines(6), SHAPES, SETTING, reservations=reservations, members=3).run()
 
 
 def test_only_with_reservations_every_job_finds_capacity() -> None:
-    without, having = played(reservations=False), played(reservations=True)
+    without, having = simulated(reservations=False), simulated(reservations=True)
     assert without.stranded > 0
     assert having.stranded == 0
     assert (len(without.stuck), len(having.stuck)) == (without.stranded, 0)
@@ -33,7 +33,7 @@ def test_only_with_reservations_every_job_finds_capacity() -> None:
 
 
 def test_a_simulation_is_reproducible() -> None:
-    assert played(reservations=True) == played(reservations=True)
+    assert simulated(reservations=True) == simulated(reservations=True)
 
 
 def test_a_member_holds_capacity_for_a_job_that_has_not_arrived() -> None:
@@ -71,7 +71,13 @@ def test_a_reservation_for_a_job_that_never_arrives_expires() -> None:
 
 def test_the_table_shows_results_with_and_without_reservations() -> None:
     text = table(
-        [Played(SETTING, Tally(200, 20, [1.0, 9.0], [80.0], 0.8), Tally(200, 0, [1.0], [], 0.8, 0.05))]
+        [
+            SettingResult(
+                SETTING,
+                DispatchResult(200, 20, [1.0, 9.0], [80.0], 0.8),
+                DispatchResult(200, 0, [1.0], [], 0.8, 0.05),
+            )
+        ]
     )
     assert "10.00%" in text
     assert "80 s" in text

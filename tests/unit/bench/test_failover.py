@@ -1,7 +1,7 @@
 import asyncio
 import json
 
-from bench.failover import Terms, parse
+from bench.failover import Leaderships, parse
 
 
 def lease(holder: str, epoch: int) -> bytes:
@@ -11,7 +11,7 @@ def lease(holder: str, epoch: int) -> bytes:
 
 
 async def test_a_term_begins_when_a_process_acquires_the_lease() -> None:
-    terms = Terms()
+    terms = Leaderships()
     waiting = asyncio.create_task(terms.after(1))
     for holder, epoch, instant in (("a", 1, 1.0), ("a", 1, 2.0), ("", 1, 3.0), ("b", 2, 4.0), ("b", 2, 5.0)):
         assert terms.take(lease(holder, epoch), instant) == "7"

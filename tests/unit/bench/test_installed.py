@@ -1,4 +1,4 @@
-"""The benchmark of balance plays the profile that users get."""
+"""The benchmark of balance simulates the profile that users get."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -33,7 +33,7 @@ _SEEDS = range(4)
 
 
 @pytest.mark.parametrize("read", [base_configuration, chart_configuration])
-def test_the_played_policy_decides_as_the_installed_profile_with_all_its_plugins(
+def test_the_simulated_policy_decides_as_the_installed_profile_with_all_its_plugins(
     read: Callable[[], Configuration],
 ) -> None:
     of, configuration = world(2, steps=16), read()
@@ -41,9 +41,9 @@ def test_the_played_policy_decides_as_the_installed_profile_with_all_its_plugins
     users = SimulatedCluster(of, replace(configuration, profiles=(profile,)), {})
 
     theirs = Simulation(of, POLICIES["shipped"], timing=DEFAULT_METRICS, scheduler=users).run()
-    played = Simulation(of, installed(), timing=DEFAULT_METRICS).run()
+    simulated = Simulation(of, installed(), timing=DEFAULT_METRICS).run()
 
-    assert np.array_equal(played.node, theirs.node)
+    assert np.array_equal(simulated.node, theirs.node)
     assert installed() == POLICIES["shipped"]
 
 
@@ -87,7 +87,7 @@ def test_weight_args_and_scores_of_requests_are_read() -> None:
     assert (found.weight, found.args, found.by_requests) == (7, {"mode": "NodeWindows"}, False)
 
 
-def test_a_profile_that_the_simulator_does_not_play_is_refused(tmp_path: Path) -> None:
+def test_a_profile_that_the_simulator_does_not_support_is_refused(tmp_path: Path) -> None:
     text = """
         apiVersion: kubescheduler.config.k8s.io/v1
         kind: KubeSchedulerConfiguration
@@ -95,7 +95,7 @@ def test_a_profile_that_the_simulator_does_not_play_is_refused(tmp_path: Path) -
           - plugins:
               multiPoint: {disabled: [{name: WaterLevelBalance}]}
     """
-    with pytest.raises(NotSimulatedError, match="the simulator does not play its scores"):
+    with pytest.raises(NotSimulatedError, match="the simulator does not support its scores"):
         installed_policy(read_configuration(text, BUILTINS, _no_plugins))
 
     base = tmp_path / "manifests/base"

@@ -124,7 +124,7 @@ def test_a_record_is_drawn_where_both_programs_have_the_figure(tmp_path: Path) -
     assert alone not in drawn
 
 
-def test_a_scenario_that_was_not_played_has_no_figures() -> None:
+def test_a_scenario_that_was_not_run_has_no_figures() -> None:
     record = Record.begin(options())
     Comparison(scenarios(SIZES)[0]).record(record)
     assert record.figures == {}
@@ -171,8 +171,8 @@ def test_all_benchmarks_run_by_default_some_only_with_traces(
 
     monkeypatch.setattr("subprocess.run", run)
     assert benches.main(traces) == 0
-    played = [command[2].removeprefix("bench.") for command in commands]
-    assert played == [bench for bench in BENCHES if traces or bench not in {"dispatch", "balance"}]
+    benchmarks = [command[2].removeprefix("bench.") for command in commands]
+    assert benchmarks == [bench for bench in BENCHES if traces or bench not in {"dispatch", "balance"}]
     assert any("--traces=some" in command for command in commands) is bool(traces)
 
 

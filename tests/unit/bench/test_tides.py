@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.tides import LEVELS, LOW, Week, play_level, report, within_tide, world_of_week
+from bench.tides import LEVELS, LOW, Week, report, simulate_level, within_tide, world_of_week
 from tidelock.simulation.world import STEP
 
 
@@ -16,7 +16,7 @@ def test_the_tide_is_in_force_from_ten_in_the_evening_to_six() -> None:
 
 def test_a_tide_does_more_night_work_than_its_limit_by_day(capsys: pytest.CaptureFixture[str]) -> None:
     world = world_of_week(0, days=1, nodes=2)
-    low, tide = (play_level(world, name, 0) for name in (f"{LOW} % always", "tide"))
+    low, tide = (simulate_level(world, name, 0) for name in (f"{LOW} % always", "tide"))
 
     assert len(tide.hourly) == 24
     assert tide.hourly[:14] == low.hourly[:14]  # until the tide begins

@@ -9,8 +9,8 @@ from bench.command import add_json
 from bench.record import Record
 from bench.water import _report, _timing, main, spreads
 from replay.exporter import SECONDS
-from replay.playing import Course, Stay, Stays
 from replay.pool import Pool
+from replay.pool_history import PodLifetime, PodLifetimes, PoolHistory
 from tidelock.simulation.engine import Simulation
 from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.world import STEP
@@ -23,35 +23,35 @@ WARM_UP = 10
 BEGAN = 1_800_000_000.0  # a slot of each window begins
 
 
-def played(policy: str, *, row: int | None = None) -> Course:
-    """Return the course of a pool on which a policy placed all pods, or on which all are on one node."""
+def replayed(policy: str, *, row: int | None = None) -> PoolHistory:
+    """Return the history of a pool on which a policy placed all pods, or on which all are on one node."""
     setting = Setting(nodes=6, workloads=12, steps=STEPS, life=20 * STEP)
     world = world_of("small", synthetic_load(12, STEPS, 0), setting, 0)
     quicker = SECONDS_A_STEP / STEP
     quick = replace(world, arrives=world.arrives * quicker, lives=world.lives * quicker, step=SECONDS_A_STEP)
     run = Simulation(quick, POLICIES[policy], timing=_timing(SECONDS_A_STEP)).run()
     pool = Pool(PatchApi(), world, "pool")
-    stays = Stays(pool)
+    lifetimes = PodLifetimes(pool)
     for number in np.argsort(run.bound, kind="stable").tolist():
         if np.isfinite(run.bound[number]):
             created = BEGAN + float(quick.arrives[number])
             on = int(run.node[number]) if row is None else row
             ended = BEGAN + float(run.bound[number] + quick.lives[number])
-            stays.of[f"pod-{number}"] = Stay(int(quick.workload[number]), on, created, ended)
-    course = Course(stays, cpu=list(run.cpu), pending=run.pending.tolist())
-    course.began, course.ended = BEGAN, BEGAN + (STEPS - 1) * SECONDS_A_STEP
-    return course
+            lifetimes.of[f"pod-{number}"] = PodLifetime(int(quick.workload[number]), on, created, ended)
+    history = PoolHistory(lifetimes, cpu=list(run.cpu), pending=run.pending.tolist())
+    history.began, history.ended = BEGAN, BEGAN + (STEPS - 1) * SECONDS_A_STEP
+    return history
 
 
 @pytest.mark.parametrize("policy", ["default", "shipped"])
 def test_the_same_choices_give_the_same_deviation(policy: str) -> None:
-    live, simulated = spreads(played(policy), policy, WARM_UP)
+    live, simulated = spreads(replayed(policy), policy, WARM_UP)
 
     assert live == pytest.approx(simulated, rel=1e-6)
 
 
 def test_another_placement_gives_another_deviation() -> None:
-    live, simulated = spreads(played("default", row=0), "default", WARM_UP)
+    live, simulated = spreads(replayed("default", row=0), "default", WARM_UP)
 
     assert live > 2 * simulated
 
@@ -68,9 +68,9 @@ def test_worlds_are_reported_with_their_mean_difference(capsys: pytest.CaptureFi
     parser = argparse.ArgumentParser(prog="bench.water")
     add_json(parser, [])
     record = Record.begin(parser.parse_args([]))
-    courses = {policy: [played(policy), played(policy)] for policy in ("default", "shipped")}
+    histories = {policy: [replayed(policy), replayed(policy)] for policy in ("default", "shipped")}
 
-    _report(courses, WARM_UP, record)
+    _report(histories, WARM_UP, record)
 
     last = capsys.readouterr().out.splitlines()[-2]
     assert last.split()[:4] == ["ratio", "of", "both", "mean"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from builders import NOW, Json, encode
+from builders import Json, encode
 from tidelock.binders.certificate_rotator import WEBHOOK_NAMES
 from tidelock.kube.client import KubeClient, Params
 from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
@@ -101,16 +101,3 @@ class ClusterStore(KubeClient):
             raise Conflict("it was modified", status=409)
         metadata = body["metadata"] | {"resourceVersion": str(int(known) + 1)}
         self.objects[path] = body | {"metadata": metadata}
-
-
-class HandClock:
-    """A clock that tests set by hand."""
-
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time

@@ -36,8 +36,8 @@ class ServerScene:
         self.core = Core(node("a", cpu="2"))
         self.api = ClusterStore()
         self.telemetry = Telemetry(self.core.clock.monotonic, Random(1))  # noqa: S311 -- no secret
-        self.guard = AdmissionCheck(self.core.decider)
-        self.arrivals = UnboundPods(self.core.event_handlers.pods, self.guard, self.core.clock)
+        self.check = AdmissionCheck(self.core.decider)
+        self.unbound_pods = UnboundPods(self.core.event_handlers.pods, self.check, self.core.clock)
         self.ready = True
         self.woken = asyncio.Event()
         with socket.create_server((HOST, 0)) as free:
@@ -45,8 +45,8 @@ class ServerScene:
         self.rotator = CertificateRotator(self.api, Key("system", "tls"), (HOST,), SystemClock())
         self.rotator.trust(schedulers.authority)
         self.server = BinderServer(
-            self.guard,
-            self.arrivals,
+            self.check,
+            self.unbound_pods,
             self.rotator,
             Endpoint(self.api, Key("system", SERVICE), "10.0.0.7", self.port),
             self.api,

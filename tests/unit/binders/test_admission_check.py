@@ -31,12 +31,12 @@ class Scene(Core):
 
     def __init__(self, **cpu_of: str) -> None:
         super().__init__(*(node(name, cpu=cpu) for name, cpu in cpu_of.items()))
-        self.guard = AdmissionCheck(self.decider)
-        self.arrivals = UnboundPods(self.event_handlers.pods, self.guard, self.clock)
+        self.check = AdmissionCheck(self.decider)
+        self.unbound_pods = UnboundPods(self.event_handlers.pods, self.check, self.clock)
 
     def arrive(self, *pods: Pod) -> None:
         for each in pods:
-            self.arrivals.upsert(None, each)
+            self.unbound_pods.upsert(None, each)
 
     def held(self, name: str = "lock", **fields: Any) -> ReservationInfo:
         """Create a reservation that holds capacity."""
@@ -46,13 +46,13 @@ class Scene(Core):
         return entry
 
     def admit(self, each: Pod, on: str = "a", **options: bool) -> str:
-        return self.guard.admit(each, on, self.clock.now(), **options)
+        return self.check.admit(each, on, self.clock.now(), **options)
 
     def filter(self, each: Pod, *names: str) -> tuple[str, ...]:
         return self.filtered(each, *(names or "ab")).names
 
     def filtered(self, each: Pod, *names: str) -> CheckResult:
-        found = self.guard.filter(each, names, self.clock.now())
+        found = self.check.filter(each, names, self.clock.now())
         assert found is not None
         return found
 
@@ -104,17 +104,17 @@ def test_an_owner_is_admitted_and_consumes_its_reservation_once_it_is_seen() -> 
     scene.arrive(owner)
     assert scene.admit(owner) == ""
     assert (entry.phase, scene.reserved("a"), scene.used("a")) == (Phase.BOUND, 0, 2000)
-    scene.arrivals.upsert(owner, bound(owner))
+    scene.unbound_pods.upsert(owner, bound(owner))
     assert (entry.phase, scene.used("a")) == (Phase.CONSUMED, 2000)
-    assert not scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    assert not scene.check.lapse(NOW + UNSEEN_SECONDS)
 
 
 def test_an_admitted_binding_that_is_never_seen_restores_capacity_and_reservation() -> None:
     scene = Scene(a="2")
     entry = scene.held(resources={"cpu": "2"}, owner="web-0")
     scene.admit(foreign("web-0", "2"))
-    assert not scene.guard.lapse(NOW + UNSEEN_SECONDS - 0.1)
-    assert scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    assert not scene.check.lapse(NOW + UNSEEN_SECONDS - 0.1)
+    assert scene.check.lapse(NOW + UNSEEN_SECONDS)
     assert (entry.phase, scene.reserved("a"), scene.used("a")) == (Phase.ACTIVE, 2000, 0)
 
 
@@ -124,9 +124,9 @@ def test_a_pod_that_is_deleted_before_it_is_bound_restores_its_reservation() -> 
     owner = foreign("web-0", "2")
     scene.arrive(owner)
     scene.admit(owner)
-    scene.arrivals.remove(owner)
+    scene.unbound_pods.remove(owner)
     assert (entry.phase, scene.used("a")) == (Phase.ACTIVE, 0)
-    assert scene.arrivals.find(owner.key) is None
+    assert scene.unbound_pods.find(owner.key) is None
 
 
 def test_the_same_binding_again_counts_once() -> None:
@@ -140,7 +140,7 @@ def test_a_second_binding_to_another_node_is_refused_until_the_first_has_lapsed(
     one = foreign("x")
     scene.admit(one)
     assert scene.admit(one, "b") == "pod shop/x is being bound to a"
-    scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    scene.check.lapse(NOW + UNSEEN_SECONDS)
     assert scene.admit(one, "b") == ""
 
 
@@ -158,7 +158,7 @@ def test_a_queued_pod_that_another_binder_binds_returns_if_that_fails() -> None:
     scene.arrive(ours)
     assert scene.admit(ours) == ""
     assert scene.step() is None
-    scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    scene.check.lapse(NOW + UNSEEN_SECONDS)
     assert scene.place().pod.uid == ours.uid
 
 
@@ -169,7 +169,7 @@ def test_a_binding_of_tidelock_itself_is_admitted_only_for_its_node() -> None:
     other = "b" if placed.node_name == "a" else "a"
     assert scene.admit(placed.pod, placed.node_name) == ""
     assert scene.admit(placed.pod, other) == f"pod shop/web-0 is being bound to {placed.node_name}"
-    assert not scene.guard.lapse(NOW + UNSEEN_SECONDS)
+    assert not scene.check.lapse(NOW + UNSEEN_SECONDS)
     assert scene.used(placed.node_name) == 1000
 
 
@@ -201,8 +201,8 @@ def test_an_owner_passes_the_filter_on_the_node_of_its_reservation_and_prefers_i
     scene.held("other", resources={"cpu": "2"}, owner="nobody", nodeName="b")
     owner = foreign("web-0", "2")
     assert scene.filter(owner) == ("a",)
-    assert scene.guard.own_nodes(owner) == {"a"}
-    assert scene.guard.own_nodes(foreign("x")) == set()
+    assert scene.check.own_nodes(owner) == {"a"}
+    assert scene.check.own_nodes(foreign("x")) == set()
 
 
 def test_pods_that_passed_the_filter_count_beside_reservations_until_they_are_seen() -> None:
@@ -230,9 +230,9 @@ def test_a_patient_caller_is_not_refused_because_of_bindings_in_progress() -> No
     scene.held(resources={"cpu": "2"}, owner="nobody")
     first, second = foreign("first"), foreign("second")
     scene.filter(first, "a")
-    assert scene.guard.filter(second, "a", NOW, patient=True) is None
+    assert scene.check.filter(second, "a", NOW, patient=True) is None
     scene.arrive(bound(first))
-    refused = scene.guard.filter(second, "a", NOW, patient=True)
+    refused = scene.check.filter(second, "a", NOW, patient=True)
     assert refused == CheckResult((), {"a": "Insufficient cpu beside reservations"}, {})
 
 
@@ -250,7 +250,7 @@ def test_a_passed_pod_that_is_not_bound_is_forgotten_after_some_time(after: floa
     scene.filter(foreign("first"), "a")
     assert scene.filter(foreign("second"), "a") == ()
     scene.clock.advance(after)
-    scene.guard.lapse(scene.clock.now())
+    scene.check.lapse(scene.clock.now())
     assert scene.filter(foreign("second"), "a") == ("a",)
 
 
@@ -268,9 +268,9 @@ def test_victims_must_free_enough_capacity_beside_reservations() -> None:
     residents = {name: [foreign(f"{name}{i}", node_name=name) for i in (0, 1)] for name in "ab"}
     scene.arrive(*residents["a"], *residents["b"])
     one_each = {name: [pods[0].uid] for name, pods in residents.items()}
-    assert scene.guard.preempt(foreign("x", "2"), {**one_each, "gone": []}) == ["b"]
+    assert scene.check.preempt(foreign("x", "2"), {**one_each, "gone": []}) == ["b"]
     both = {name: [each.uid for each in pods] for name, pods in residents.items()}
-    assert scene.guard.preempt(foreign("x", "2"), both) == ["a", "b"]
+    assert scene.check.preempt(foreign("x", "2"), both) == ["a", "b"]
     assert scene.used("a") == 2000
 
 
@@ -278,17 +278,17 @@ def test_pods_are_found_by_name_until_they_are_bound() -> None:
     scene = Scene(a="1")
     one = foreign("x")
     scene.arrive(one)
-    assert scene.arrivals.find(Key("shop", "x")) is one
-    scene.arrivals.upsert(one, bound(one))
-    assert scene.arrivals.find(Key("shop", "x")) is None
+    assert scene.unbound_pods.find(Key("shop", "x")) is one
+    scene.unbound_pods.upsert(one, bound(one))
+    assert scene.unbound_pods.find(Key("shop", "x")) is None
 
 
 def test_the_deletion_of_a_pod_does_not_remove_its_successor() -> None:
     scene = Scene(a="1")
     first, second = foreign("x"), foreign("x", uid="another")
     scene.arrive(first, second)
-    scene.arrivals.remove(first)
-    assert scene.arrivals.find(Key("shop", "x")) is second
+    scene.unbound_pods.remove(first)
+    assert scene.unbound_pods.find(Key("shop", "x")) is second
 
 
 def test_capacity_that_awaits_a_replacement_is_only_for_the_replacement() -> None:
@@ -299,7 +299,7 @@ def test_capacity_that_awaits_a_replacement_is_only_for_the_replacement() -> Non
     scene.arrive(bound(first))
     assert (scene.used("a"), scene.reserved("a")) == (2000, 0)
 
-    scene.arrivals.remove(bound(first))
+    scene.unbound_pods.remove(bound(first))
     stranger, second = foreign("stranger"), foreign("web-0", "2", uid="second")
     assert scene.filter(stranger, "a") == ()
     assert "2 reserved by shop/lock" in scene.admit(stranger)
@@ -307,7 +307,7 @@ def test_capacity_that_awaits_a_replacement_is_only_for_the_replacement() -> Non
     assert scene.admit(second) == ""
     assert (scene.used("a"), scene.reserved("a")) == (2000, 0)
 
-    scene.guard.gone(second.uid, scene.clock.now())
+    scene.check.gone(second.uid, scene.clock.now())
     assert (scene.used("a"), scene.reserved("a")) == (0, 2000)
 
 
@@ -318,7 +318,7 @@ def test_a_lapsed_binding_of_an_owner_reports_the_pod_that_took_its_capacity() -
     owner = foreign("web-0", "2")
     assert scene.admit(owner) == ""
     scene.arrive(foreign("stranger", node_name="a", created=NOW + 1))
-    scene.guard.gone(owner.uid, scene.clock.now())
+    scene.check.gone(owner.uid, scene.clock.now())
     assert (entry.violation, scene.reserved("a")) == ("pod shop/stranger took cpu 1 reserved on a", 1000)
 
 
@@ -349,6 +349,6 @@ def test_an_admitted_binding_lapses_in_time_although_the_clock_is_set_back() -> 
     scene.arrive(pod)
     assert not scene.admit(pod)
     scene.clock.jump(-3600)
-    assert not scene.guard.lapse(scene.clock.now())
+    assert not scene.check.lapse(scene.clock.now())
     scene.clock.advance(UNSEEN_SECONDS)
-    assert scene.guard.lapse(scene.clock.now())
+    assert scene.check.lapse(scene.clock.now())

@@ -25,7 +25,8 @@ from tidelock.kube.errors import Conflict, NotFound, ServerError
 from tidelock.model.answer import Answer, AnswerKeys
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key, ObjectMeta
-from unit.binders.cluster_store import SECRET, WEBHOOKS, ClusterStore, HandClock
+from unit.binders.cluster_store import SECRET, WEBHOOKS, ClusterStore
+from unit.scheduler.machinery import FakeClock
 
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME: the clock of the scene is not this machine's
 FIELDS = {"ca.crt", "tls.crt", "tls.key", "next.crt", "next.key"}
@@ -33,7 +34,7 @@ FIELDS = {"ca.crt", "tls.crt", "tls.key", "next.crt", "next.key"}
 
 class Scene:
     def __init__(self) -> None:
-        self.api, self.clock = ClusterStore(), HandClock()
+        self.api, self.clock = ClusterStore(), FakeClock()
         self.rotator = self.another()
 
     def another(self) -> CertificateRotator:
@@ -425,7 +426,7 @@ async def test_without_answers_the_secret_has_no_key(scene: Scene) -> None:
 
 
 async def test_the_webhook_of_creations_gets_its_own_path() -> None:
-    api, clock = ClusterStore(), HandClock()
+    api, clock = ClusterStore(), FakeClock()
     path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tidelock"
     service = {"service": {"name": "tidelock-binders"}}
     hooks = [{"name": name, "clientConfig": service} for name in CREATIONS.webhooks]

@@ -11,10 +11,10 @@ from builders import Json, pod, pod_json
 from devcluster.keys import Keys, make_keys
 from devcluster.loopback import HOST
 from devices import allocated, claim_json
-from tidelock.accepting import ListenError
 from tidelock.binders import server
 from tidelock.binders.admission_check import UNSEEN_SECONDS
 from tidelock.kube.errors import ServerError
+from tidelock.tcp_server import ListenError
 from unit.binders.server_scene import ServerScene
 
 BINDING = {
@@ -40,14 +40,14 @@ async def scene(schedulers: Keys) -> AsyncIterator[ServerScene]:
 
 
 async def test_a_binding_that_fits_is_admitted_and_wakes_the_decision_loop(scene: ServerScene) -> None:
-    scene.arrivals.upsert(None, pod("web-0"))
+    scene.unbound_pods.upsert(None, pod("web-0"))
     assert await scene.review(uid="uid-web-0") == {"uid": "question", "allowed": True}
     assert scene.core.used("a") == 1000
     assert scene.woken.is_set()
 
 
 async def test_a_binding_that_does_not_fit_is_refused_and_counted(scene: ServerScene) -> None:
-    scene.arrivals.upsert(None, pod("web-0", requests={"cpu": "3"}))
+    scene.unbound_pods.upsert(None, pod("web-0", requests={"cpu": "3"}))
     answer = await scene.review(uid="uid-web-0")
     assert not answer["allowed"]
     assert "cpu 3 needed, 2 free" in answer["status"]["message"]
@@ -74,7 +74,7 @@ async def test_devices_that_are_given_already_are_refused_to_another_claim(scene
         "device gpu.example.com/a/gpu-0 is being allocated to claim shop/one"
     )
     scene.core.clock.advance(UNSEEN_SECONDS)
-    assert scene.guard.lapse(scene.core.clock.now())
+    assert scene.check.lapse(scene.core.clock.now())
     assert (await review("two"))["allowed"]
 
 
@@ -87,7 +87,7 @@ async def test_a_pod_that_the_watch_has_not_shown_is_read_from_the_api_server(
 
 
 async def test_a_binding_without_uid_means_the_current_pod_of_that_name(scene: ServerScene) -> None:
-    scene.arrivals.upsert(None, pod("web-0"))
+    scene.unbound_pods.upsert(None, pod("web-0"))
     scene.store("web-0", uid="its-successor", requests={"cpu": "3"})
     assert not (await scene.review())["allowed"]
 
@@ -111,7 +111,7 @@ async def test_a_review_fails_if_the_pod_cannot_be_read(scene: ServerScene) -> N
 async def test_a_creation_review_with_the_uid_of_a_known_pod_is_refused(scene: ServerScene) -> None:
     """A forged review of a creation, with the uid of a waiting pod, once took that pod out of the queue."""
     waiting = pod("web-0")
-    scene.arrivals.upsert(None, waiting)
+    scene.unbound_pods.upsert(None, waiting)
     request = {
         "uid": "question",
         "resource": {"resource": "pods"},
@@ -154,7 +154,7 @@ async def test_a_filter_request_waits_for_pods_that_passed_before(scene: ServerS
     for _ in range(20):
         await asyncio.sleep(0.01)
     assert not answering.done()
-    scene.guard.gone("uid-first", scene.core.clock.now())
+    scene.check.gone("uid-first", scene.core.clock.now())
     assert json.loads((await answering)[1])["NodeNames"] == ["a"]
 
 
@@ -174,7 +174,7 @@ async def test_requests_are_refused_until_the_cluster_state_is_complete(
 
 
 async def test_an_admitted_binding_that_is_never_seen_lapses_by_itself(scene: ServerScene) -> None:
-    scene.arrivals.upsert(None, pod("web-0"))
+    scene.unbound_pods.upsert(None, pod("web-0"))
     await scene.review(uid="uid-web-0")
     scene.woken.clear()
     scene.core.clock.advance(UNSEEN_SECONDS)
@@ -227,7 +227,7 @@ async def test_an_unauthenticated_caller_is_refused_and_counted(
 
 
 async def test_an_authenticated_caller_is_not_counted_as_refused(scene: ServerScene) -> None:
-    scene.arrivals.upsert(None, pod("web-0"))
+    scene.unbound_pods.upsert(None, pod("web-0"))
     await scene.review(uid="uid-web-0")
     metric = "tidelock_refused_callers_total"
     assert scene.telemetry.registry.get_sample_value(metric, {"path": "admission"}) == 0

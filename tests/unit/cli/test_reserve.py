@@ -6,8 +6,8 @@ from builders import NOW, reservation
 from tidelock.cli.documents import Document
 from tidelock.cli.failure import Failure
 from tidelock.cli.lint import problems_of
-from tidelock.cli.locks import Seen
 from tidelock.cli.options_spec import asked, pairs, seconds
+from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.reserve import ReservationOptions, Result, manifest, owner, progress, screen, sentence
 from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json, prepared_json
 from unit.cli.screens import assert_screen
@@ -114,7 +114,10 @@ def test_invalid_amounts_are_refused(text: str) -> None:
 
 
 def test_an_active_reservation_is_reported_with_node_and_end() -> None:
-    fresh, held = Seen(reservation("new")), Seen(lock(active_json("new", ends=NOW + 600)))
+    fresh, held = (
+        ListedReservation(reservation("new")),
+        ListedReservation(lock(active_json("new", ends=NOW + 600))),
+    )
 
     assert (fresh.active, fresh.ended) == (False, False)
     assert progress(fresh) == "the operator has not processed it yet"
@@ -124,14 +127,14 @@ def test_an_active_reservation_is_reported_with_node_and_end() -> None:
 
 
 def test_a_waiting_reservation_is_reported_with_the_numbers() -> None:
-    waiting = Seen(lock(pending_json()))
+    waiting = ListedReservation(lock(pending_json()))
     assert (waiting.active, waiting.ended) == (False, False)
     assert progress(waiting).startswith("InsufficientCapacity: 0/4 nodes are available: ")
     assert "cpu 9 needed, 4 free" in sentence(waiting)
 
 
 def test_a_reservation_with_an_existing_owner_has_ended() -> None:
-    consumed = Seen(lock(consumed_json()))
+    consumed = ListedReservation(lock(consumed_json()))
     assert (consumed.active, consumed.ended) == (False, True)
     assert sentence(consumed) == (
         "nothing is reserved, as its owner exists already: pod shop/used is bound to node-b"
@@ -147,18 +150,20 @@ def test_a_rejected_reservation_has_ended_and_is_reported_with_its_reason() -> N
             condition("Stalled", "True", "DeadlineExceeded", "no room"),
         ],
     }
-    rejected = Seen(lock(plain))
+    rejected = ListedReservation(lock(plain))
     assert rejected.ended
     assert sentence(rejected) == "DeadlineExceeded: no room"
 
 
 def test_each_reservation_is_reported_by_a_line() -> None:
-    seen = [Seen(lock(each)) for each in (*LOCKS, prepared_json(), prepared_json(committed=True))]
-    assert_screen("reserve", screen([Result(each, {}, sentence(each)) for each in seen]))
+    listed = [
+        ListedReservation(lock(each)) for each in (*LOCKS, prepared_json(), prepared_json(committed=True))
+    ]
+    assert_screen("reserve", screen([Result(each, {}, sentence(each)) for each in listed]))
 
 
 def test_a_status_of_an_older_generation_does_not_count() -> None:
-    edited = Seen(lock(active_json("new", generation=2)))
+    edited = ListedReservation(lock(active_json("new", generation=2)))
     assert (edited.active, edited.decided) == (False, False)
 
 
@@ -168,4 +173,4 @@ def test_a_violated_reservation_is_reported_with_the_violating_pod() -> None:
         condition("Active", "False", "Violated", "gone"),
         condition("Violated", "True", "CapacityTaken", "pod shop/x took cpu 1"),
     ]
-    assert Seen(lock(plain)).why == "CapacityTaken: pod shop/x took cpu 1"
+    assert ListedReservation(lock(plain)).why == "CapacityTaken: pod shop/x took cpu 1"

@@ -7,7 +7,7 @@ import pytest
 
 from builders import NOW, Json, encode, node_json, pod_json
 from tidelock.cli.cluster_state import configuration_of
-from tidelock.cli.locks import Seen, by_node
+from tidelock.cli.reservations import ListedReservation, by_node
 from tidelock.cli.top import Requested
 from tidelock.cli.top_tables import TopState, node_lines
 from tidelock.cli.watch import ChangeSignal
@@ -89,5 +89,5 @@ def test_a_pod_that_is_gone_no_longer_ends() -> None:
 
 def test_a_reservation_without_a_node_holds_nothing() -> None:
     plain: dict[str, Any] = pending_json(nodeName="node-a")
-    assert Seen(lock(plain)).node == "node-a"
-    assert by_node([Seen(lock(plain))]) == {}
+    assert ListedReservation(lock(plain)).node == "node-a"
+    assert by_node([ListedReservation(lock(plain))]) == {}

@@ -6,13 +6,13 @@ from builders import NOW, node_json, pod, pod_json, reservation
 from tidelock.cli.cluster_state import ClusterState, configuration_of
 from tidelock.cli.documents import Document
 from tidelock.cli.failure import Failure
-from tidelock.cli.simulate import Played, play, screen, shapes_of
+from tidelock.cli.simulate import SimulatedObjects, screen, shapes_of, simulate_objects
 from unit.cli.scenes import active_json, world
 from unit.cli.screens import assert_screen
 
 
-def played(*stored: Any, cluster: ClusterState | None = None) -> Played:
-    return play(cluster or world(), configuration_of(""), stored, NOW)
+def simulated(*stored: Any, cluster: ClusterState | None = None) -> SimulatedObjects:
+    return simulate_objects(cluster or world(), configuration_of(""), stored, NOW)
 
 
 def small(*pods: Any, reservations: tuple[Any, ...] = ()) -> ClusterState:
@@ -21,7 +21,7 @@ def small(*pods: Any, reservations: tuple[Any, ...] = ()) -> ClusterState:
 
 
 def test_reservations_and_pods_are_decided_in_turn() -> None:
-    told = played(
+    told = simulated(
         reservation("new", owner="new", resources={"cpu": "1"}),
         pod("new", requests={"cpu": "1"}),
         reservation("huge", resources={"cpu": "16"}),
@@ -36,7 +36,7 @@ def test_reservations_and_pods_are_decided_in_turn() -> None:
 
 def test_pods_that_already_wait_are_decided_first() -> None:
     waiting = pod_json("earlier", requests={"cpu": "3"})
-    told = played(reservation("late", resources={"cpu": "2"}), cluster=small(waiting))
+    told = simulated(reservation("late", resources={"cpu": "2"}), cluster=small(waiting))
 
     assert [(each.outcome, each.good) for each in told.outcomes] == [("Pending", False)]
     assert told.remarks == ["Pods that already wait for Tidelock, and were decided first: 1."]
@@ -44,7 +44,7 @@ def test_pods_that_already_wait_are_decided_first() -> None:
 
 def test_evictions_and_preempted_reservations_are_reported() -> None:
     low = pod_json("low", requests={"cpu": "3"}, node_name="a", priority=-10)
-    told = played(
+    told = simulated(
         pod("high", requests={"cpu": "4"}, priority=10, uid="high"),
         cluster=small(low, reservations=(active_json("batch", "a", cpu="1"),)),
     )
@@ -60,13 +60,13 @@ def test_evictions_and_preempted_reservations_are_reported() -> None:
 def test_an_edit_of_a_reservation_is_simulated() -> None:
     cluster = small(reservations=(active_json("batch", "a", cpu="2"),))
     larger = reservation("batch", resources={"cpu": "3"}, generation=2, version=1, nodeName="a")
-    told = played(larger, pod("rest", requests={"cpu": "2"}), cluster=cluster)
+    told = simulated(larger, pod("rest", requests={"cpu": "2"}), cluster=cluster)
 
     assert [(each.outcome, each.node) for each in told.outcomes] == [("Active", "a"), ("no capacity", "")]
 
 
 def test_a_pod_consumes_the_reservation_that_names_it_as_owner() -> None:
-    told = played(
+    told = simulated(
         pod("other", requests={"cpu": "2"}), cluster=small(reservations=(active_json("batch", "a", cpu="4"),))
     )
     assert [(each.outcome, each.why) for each in told.outcomes] == [

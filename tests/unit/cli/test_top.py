@@ -68,7 +68,7 @@ async def session(
     server: ScriptedServer, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Session]:
     monkeypatch.setattr(top, "_CHECK_SECONDS", 0.05)
-    server.plays(*[world.answer] * 100_000)
+    server.replays(*[world.answer] * 100_000)
     connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
     async with KubeClient(connection, user_agent="test", timeout_seconds=20.0) as client:
         yield Session(client, "shop")

@@ -148,7 +148,7 @@ def test_reservations_can_be_sorted_by_each_column(by: ReservationSort, names: l
             active_json("soon", "node-a"),
         )
     ]
-    assert [line.seen.reservation.meta.name for line in sorted_reservations(lines, by)] == names
+    assert [line.listed.reservation.meta.name for line in sorted_reservations(lines, by)] == names
 
 
 def test_a_reservation_is_found_by_namespace_name_node_or_owner() -> None:

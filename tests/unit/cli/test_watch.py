@@ -13,7 +13,7 @@ from tidelock.cli import approve, commit, quote, reserve, status
 from tidelock.cli.documents import Document
 from tidelock.cli.editing import edit
 from tidelock.cli.failure import Failure
-from tidelock.cli.locks import Seen
+from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.session import Session
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
@@ -47,7 +47,7 @@ async def test_status_follows_changes(
     server: ScriptedServer, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     waiting, held = pending_json("large"), active_json("batch")
-    server.plays(
+    server.replays(
         page(waiting, version=5),
         page(version=5),
         page(waiting, version=5),
@@ -83,7 +83,7 @@ def wish(name: str = "web-0") -> Document:
 async def reserved(server: ScriptedServer, session: Session, *events: bytes) -> list[reserve.Result]:
     """Create a reservation, with these events of the watch after the creation."""
     fresh = reservation_json("web-0")
-    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(*events))
+    server.replays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(*events))
     return await reserve._reserve(session, [wish()], wait=True)
 
 
@@ -94,7 +94,7 @@ async def test_reserve_waits_until_the_reservation_is_active(
 
     (result,) = await reserved(server, session, event("MODIFIED", waiting, 6), event("MODIFIED", held, 7))
 
-    assert result.seen.active
+    assert result.listed.active
     assert result.text == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"
     assert [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()] == [
         "the operator has not processed it yet",
@@ -111,7 +111,7 @@ async def test_reserve_stops_waiting_for_a_rejected_reservation(
 
     (result,) = await reserved(server, session, event("MODIFIED", rejected, 6))
 
-    assert not result.seen.active
+    assert not result.listed.active
     assert result.text.startswith("DeadlineExceeded: 0/4 nodes are available")
     assert result.raw["status"]["phase"] == "Rejected"
 
@@ -126,7 +126,7 @@ async def test_reserve_reports_an_operator_that_does_not_answer(
 ) -> None:
     monkeypatch.setattr(reserve, "_GRACE", 0.1)
     fresh: dict[str, Any] = reservation_json("web-0", pendingDeadlineSeconds=0)
-    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch())
+    server.replays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch())
 
     (result,) = await reserve._reserve(session, [wish()], wait=True)
 
@@ -160,7 +160,7 @@ async def test_an_interrupted_reserve_deletes_what_it_made(
     text: str,
 ) -> None:
     fresh = reservation_json("web-0")
-    server.plays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(), deletion)
+    server.replays(answers(fresh, 201), page(fresh, version=5), server.quiet_watch(), deletion)
     waiting = asyncio.create_task(reserve._reserve(session, [wish()], wait=True))
     await until(lambda: len(server.asked) == 3)
     waiting.cancel()
@@ -180,7 +180,7 @@ async def test_a_reservation_whose_creation_was_under_way_is_deleted_too(
         await created.wait()
         return await answers(reservation_json("web-0"), 201)(request)
 
-    server.plays(slowly, answers({}))
+    server.replays(slowly, answers({}))
     waiting = asyncio.create_task(reserve._reserve(session, [wish()], wait=True))
     await until(lambda: bool(server.asked))
     waiting.cancel()
@@ -217,7 +217,7 @@ async def test_approve_waits_until_the_moves_begin(
     patched = moving_json()
     patched["metadata"]["generation"] = 2
     end["metadata"]["generation"] = end["status"]["observedGeneration"] = 2
-    server.plays(
+    server.replays(
         answers(moving_json()),
         answers(patched),
         page(patched, version=5),
@@ -227,10 +227,10 @@ async def test_approve_waits_until_the_moves_begin(
         session,
         "hold",
         lambda found: {"mayMove": {"approve": approve.planned_token(found)}},
-        lambda found: approve.settled(Seen(found)),
+        lambda found: approve.settled(ListedReservation(found)),
     )
-    assert (late, approve.sentence(Seen(found))) == ("", text)
-    assert approve.begun(Seen(found)) == ("not approved" not in text)
+    assert (late, approve.sentence(ListedReservation(found))) == ("", text)
+    assert approve.begun(ListedReservation(found)) == ("not approved" not in text)
     assert server.asked[1].json["spec"] == {"mayMove": {"approve": "5b1f0a9c3d27"}}
 
 
@@ -270,7 +270,7 @@ async def test_commit_waits_until_the_operator_has_answered(
     for each in (end, patched):
         each["spec"] = patched["spec"]
     end["metadata"]["generation"] = end["status"]["observedGeneration"] = 2
-    server.plays(
+    server.replays(
         answers(before),
         answers(patched),
         page(patched, version=5),
@@ -280,18 +280,18 @@ async def test_commit_waits_until_the_operator_has_answered(
         session,
         "hold",
         lambda found: {"commit": {"token": token or commit.held_token(found)}},
-        lambda found: commit.answered(Seen(found)),
+        lambda found: commit.answered(ListedReservation(found)),
     )
     assert late == ""
-    assert (found_lock.status["phase"], Seen(found_lock).decided) == (phase, True)
-    assert commit.sentence(Seen(found_lock)).startswith(text)
+    assert (found_lock.status["phase"], ListedReservation(found_lock).decided) == (phase, True)
+    assert commit.sentence(ListedReservation(found_lock)).startswith(text)
 
 
 async def test_quote_waits_for_the_answer_and_deletes_the_quote(
     server: ScriptedServer, session: Session
 ) -> None:
     made, answered = quote_json({"observedGeneration": -1}), event("MODIFIED", quote_json(FITS), 6)
-    server.plays(answers(made, 201), page(made, version=5), server.quiet_watch(answered), answers({}))
+    server.replays(answers(made, 201), page(made, version=5), server.quiet_watch(answered), answers({}))
 
     assert await quote._status(session, quote.QuoteQuestion("web-0", wish()), patience=30) == FITS
 

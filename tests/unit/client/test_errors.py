@@ -43,7 +43,7 @@ def test_each_refusal_of_the_api_server_has_a_type(
     code: int, reason: str, expected: type[ClientError]
 ) -> None:
     body = b'{"kind":"Status","reason":"%s","message":"no"}' % reason.encode()
-    made = translated(errors.error_from_answer(code, body, retry_after=None, writing=True), "east")
+    made = translated(errors.error_from_response(code, body, retry_after=None, writing=True), "east")
     assert (type(made), str(made)) == (expected, f"east: {reason}: no")
 
 
@@ -54,7 +54,7 @@ def test_no_answer_is_unreachable() -> None:
 def test_invalid_names_its_fields() -> None:
     causes = b'[{"field":"spec.ttlSeconds"},{"message":"x"}]'
     body = b'{"kind":"Status","reason":"Invalid","details":{"causes":%s}}' % causes
-    made = translated(errors.error_from_answer(422, body, retry_after=None, writing=True), "east")
+    made = translated(errors.error_from_response(422, body, retry_after=None, writing=True), "east")
     assert isinstance(made, Invalid)
     assert made.fields == ("spec.ttlSeconds",)
 

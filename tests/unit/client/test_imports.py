@@ -57,7 +57,7 @@ def test_the_client_is_imported_without_the_packages_of_the_operator() -> None:
 
 def test_the_client_reads_an_object_that_is_nested_too_deeply() -> None:
     program = """
-from tidelock.client.feed import read_version
+from tidelock.client.informer import read_version
 deep = b"[" * 5000 + b"]" * 5000
 raw = b'{"metadata":{"name":"web-0","namespace":"shop"},"spec":%b,"status":{"phase":"Active"}}' % deep
 print(read_version(raw).status)

@@ -18,7 +18,7 @@ import pytest
 import typer.main
 
 from documents import PAGES, ROOT, Block, Command, Kind, blocks, commands, kind_of, objects, sentences
-from played import reason
+from replayed import reason
 from tidelock import main as tidelock
 from tidelock.cli.app import make_app
 from tidelock.framework.config import read_configuration
@@ -163,7 +163,7 @@ def check_command(command: Command) -> None:
     if program.startswith("hack/"):
         check_script(program)
         return
-    assert program in PROGRAMS or reason(command), f"{program} is neither checked nor listed in UNPLAYED"
+    assert program in PROGRAMS or reason(command), f"{program} is neither checked nor listed in NOT_REPLAYED"
     if program in PROGRAMS:
         PROGRAMS[program](tuple(arguments))
 

@@ -84,7 +84,7 @@ class Scene:
         return self._telemetry.registry.get_sample_value("tidelock_kopf_failures_total", labels)
 
     @asynccontextmanager
-    async def play(self) -> AsyncIterator[None]:
+    async def run(self) -> AsyncIterator[None]:
         async with running((self.operator,), self.started, self.stop):
             yield
 
@@ -121,7 +121,7 @@ def test_no_kind_that_kopf_watches_preserves_unknown_fields() -> None:
 
 
 async def test_signals_set_the_flag_of_the_process_although_kopf_handles_them(scene: Scene) -> None:
-    async with scene.play():
+    async with scene.run():
         await scene.until(lambda: scene.starts)
         await scene.fail(OSError("down"))
         signal.raise_signal(signal.SIGTERM)
@@ -133,7 +133,7 @@ async def test_signals_set_the_flag_of_the_process_although_kopf_handles_them(sc
 
 async def test_kopf_does_not_start_before_the_first_decision(scene: Scene) -> None:
     scene.started.clear()
-    async with scene.play():
+    async with scene.run():
         await asyncio.sleep(0)
 
     assert scene.starts == []
@@ -142,7 +142,7 @@ async def test_kopf_does_not_start_before_the_first_decision(scene: Scene) -> No
 async def test_kopf_starts_again_and_logs_this_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     assert (scene.up, scene.operator.problem) == (0, "NotStarted")
-    async with scene.play():
+    async with scene.run():
         await scene.until(lambda: not scene.operator.problem)
         assert scene.up == 1
         scene.served.clear()
@@ -162,7 +162,7 @@ async def test_kopf_starts_again_and_logs_this_once(scene: Scene, caplog: pytest
 async def test_a_fault_of_the_program_is_logged_with_its_traceback(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with scene.play():
+    async with scene.run():
         await scene.until(lambda: not scene.operator.problem)
         await scene.fail(ValueError("wrong"))
 
@@ -170,7 +170,7 @@ async def test_a_fault_of_the_program_is_logged_with_its_traceback(
 
 
 async def test_a_kopf_that_ends_by_itself_starts_again(scene: Scene) -> None:
-    async with scene.play():
+    async with scene.run():
         await scene.until(lambda: not scene.operator.problem)
         scene.starts[-1].set_result(None)
         await scene.until(lambda: len(scene.starts) > 1)
@@ -180,7 +180,7 @@ async def test_a_kopf_that_ends_by_itself_starts_again(scene: Scene) -> None:
 
 async def test_the_end_does_not_wait_for_a_pause(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scene.operator, "_backoff", Backoff(3600.0, 3600.0, Random(1)))  # noqa: S311 -- no secret
-    async with scene.play():
+    async with scene.run():
         await scene.until(lambda: not scene.operator.problem)
         scene.starts[-1].set_exception(OSError("down"))
         await scene.until(lambda: scene.operator.problem)

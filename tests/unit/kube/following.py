@@ -64,7 +64,7 @@ class Follower:
         )
 
     async def until_script_ends(self) -> list[str]:
-        """Run until the server has played its script and gets one more request, and return the journal."""
+        """Run until the server has replayed its script and gets one more request, and return the journal."""
         run = asyncio.create_task(self.reflector.run())
         end = asyncio.create_task(self._server.finished.wait())
         async with asyncio.timeout(60):

@@ -52,7 +52,7 @@ class ScriptedServer:
         self._closing.set()
         await self._runner.cleanup()
 
-    def plays(self, *answers: Answer) -> None:
+    def replays(self, *answers: Answer) -> None:
         self._script.extend(answers)
 
     async def silence(self, _request: web.Request) -> web.StreamResponse:

@@ -37,7 +37,7 @@ async def client(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[KubeCl
 
 
 async def test_a_get_returns_the_body_unchanged(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(answers("the body"))
+    server.replays(answers("the body"))
 
     assert await client.get(PATH, {"a": "x y&z"}) == b"the body"
     (asked,) = server.asked
@@ -48,7 +48,7 @@ async def test_a_get_returns_the_body_unchanged(client: KubeClient, server: Scri
 
 
 async def test_a_name_is_quoted_once(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(answers("{}"))
+    server.replays(answers("{}"))
 
     await client.get(PODS.item("a:b%/ä", "shop"))
     assert server.asked[0].path == "/api/v1/namespaces/shop/pods/a:b%/ä"
@@ -56,7 +56,7 @@ async def test_a_name_is_quoted_once(client: KubeClient, server: ScriptedServer)
 
 @pytest.mark.parametrize("body", [b'{"app":"web"}', {"app": "web"}, Labels("web")])
 async def test_a_body_is_sent_as_json(client: KubeClient, server: ScriptedServer, body: object) -> None:
-    server.plays(answers("{}", status=201))
+    server.replays(answers("{}", status=201))
 
     await client.create(PODS.collection("shop"), body)
     (asked,) = server.asked
@@ -77,7 +77,7 @@ async def test_a_body_is_sent_as_json(client: KubeClient, server: ScriptedServer
 async def test_a_patch_has_the_content_type_of_its_kind(
     client: KubeClient, server: ScriptedServer, kind: PatchKind, content_type: str
 ) -> None:
-    server.plays(answers("{}"))
+    server.replays(answers("{}"))
 
     await client.patch(PATH, {}, kind=kind, params={"fieldManager": "tidelock"})
     (asked,) = server.asked
@@ -105,7 +105,7 @@ async def test_a_delete_carries_its_preconditions(
     preconditions: dict[str, str],
     propagation: str | None,
 ) -> None:
-    server.plays(answers("{}"))
+    server.replays(answers("{}"))
 
     await client.delete(PATH, **options)
     (asked,) = server.asked
@@ -117,7 +117,7 @@ async def test_a_delete_carries_its_preconditions(
 async def test_a_refused_request_raises_the_matching_error(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(fails(404, "NotFound", 'pods "web-0" not found'), fails(409, "Conflict"))
+    server.replays(fails(404, "NotFound", 'pods "web-0" not found'), fails(409, "Conflict"))
 
     with pytest.raises(NotFound, match='pods "web-0" not found'):
         await client.get(PATH)
@@ -126,7 +126,7 @@ async def test_a_refused_request_raises_the_matching_error(
 
 
 async def test_a_failed_request_is_not_repeated(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(fails(429, headers={"Retry-After": "2"}))
+    server.replays(fails(429, headers={"Retry-After": "2"}))
 
     with pytest.raises(TooManyRequests) as caught:
         await client.get(PATH)
@@ -135,7 +135,7 @@ async def test_a_failed_request_is_not_repeated(client: KubeClient, server: Scri
 
 
 async def test_a_redirection_is_not_followed(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(answers("elsewhere", status=302, headers={"Location": "/login"}))
+    server.replays(answers("elsewhere", status=302, headers={"Location": "/login"}))
 
     with pytest.raises(Exception, match="302: elsewhere"):
         await client.get(PATH)
@@ -145,7 +145,7 @@ async def test_a_redirection_is_not_followed(client: KubeClient, server: Scripte
 async def test_a_lost_answer_leaves_the_outcome_of_a_write_unknown(
     client: KubeClient, server: ScriptedServer, method: str, unknown: bool
 ) -> None:
-    server.plays(server.silence, cut_page(version=1))
+    server.replays(server.silence, cut_page(version=1))
 
     with pytest.raises(Unreachable) as timed_out:
         await client.request(method, PATH, timeout=0.5)
@@ -187,7 +187,7 @@ async def test_refused_credentials_are_read_again_once(server: ScriptedServer, t
     config = write_kubeconfig(tmp_path / "kubeconfig", server.url, {"tokenFile": str(token)})
     async with KubeClient(load_connection(config), user_agent="test") as client:
         token.write_text("new\n")
-        server.plays(fails(401), answers("{}"), answers("{}"))
+        server.replays(fails(401), answers("{}"), answers("{}"))
 
         await client.get(PATH)
         await client.get(PATH)
@@ -205,7 +205,7 @@ async def test_requests_refused_together_read_the_credentials_once(server: Scrip
 
     connection = Connection(server=server.url, credentials=Credentials(load))
     async with KubeClient(connection, user_agent="test") as client:
-        server.plays(*(fails(401) for _ in range(5)), *(answers("{}") for _ in range(5)))
+        server.replays(*(fails(401) for _ in range(5)), *(answers("{}") for _ in range(5)))
 
         await asyncio.gather(*(client.get(PATH) for _ in range(5)))
     sent = [asked.headers["Authorization"] for asked in server.asked]
@@ -218,7 +218,7 @@ async def test_credentials_that_stay_the_same_are_not_sent_again(
 ) -> None:
     config = write_kubeconfig(tmp_path / "kubeconfig", server.url, {"token": "same"})
     async with KubeClient(load_connection(config), user_agent="test") as client:
-        server.plays(fails(401, "Unauthorized"))
+        server.replays(fails(401, "Unauthorized"))
 
         with pytest.raises(Unauthorized):
             await client.get(PATH)
@@ -230,7 +230,7 @@ async def test_credentials_are_refreshed_every_minute(server: ScriptedServer) ->
     found = RestConfig(header=lambda: headers[-1])
     connection = Connection(server=server.url, credentials=Credentials(lambda: found))
     async with KubeClient(connection, user_agent="test") as client:
-        server.plays(answers("{}"), answers("{}"))
+        server.replays(answers("{}"), answers("{}"))
         headers.append("Bearer new")
 
         await client.get(PATH)
@@ -241,14 +241,14 @@ async def test_credentials_are_refreshed_every_minute(server: ScriptedServer) ->
 
 async def test_a_server_below_a_path_is_reached(server: ScriptedServer, tmp_path: Path) -> None:
     config = write_kubeconfig(tmp_path / "kubeconfig", f"{server.url}/k8s/clusters/c-1/", {})
-    server.plays(answers("{}"))
+    server.replays(answers("{}"))
     async with KubeClient(load_connection(config), user_agent="test") as client:
         await client.get("/api/v1/nodes")
     assert server.asked[0].path == "/k8s/clusters/c-1/api/v1/nodes"
 
 
 async def test_a_stream_ends_with_empty_data(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(watch(b"one\n"))
+    server.replays(watch(b"one\n"))
 
     async with client.stream(PODS.collection(), {"watch": "true"}, silence_seconds=5.0) as stream:
         assert await stream.read() == b"one\n"
@@ -256,7 +256,7 @@ async def test_a_stream_ends_with_empty_data(client: KubeClient, server: Scripte
 
 
 async def test_a_refused_stream_raises_its_error(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(fails(404))
+    server.replays(fails(404))
 
     with pytest.raises(NotFound):
         async with client.stream(PODS.collection(), {}, silence_seconds=5.0):
@@ -287,7 +287,7 @@ async def test_a_write_that_waited_for_a_connection_is_not_sent_after_the_leader
         await free.wait()
         return web.Response(text="{}")
 
-    server.plays(slow, answers("{}"))
+    server.replays(slow, answers("{}"))
     options: dict[str, Any] = {"user_agent": "tidelock-test", "connections": 1, "may_write": term.check}
     async with KubeClient(connection, **options) as client, asyncio.TaskGroup() as group:
         first = group.create_task(client.create(PATH, {}))
@@ -317,7 +317,7 @@ async def test_every_write_has_the_field_manager_of_the_leadership(
     server: ScriptedServer, tmp_path: Path, write: str
 ) -> None:
     connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
-    server.plays(answers("{}"))
+    server.replays(answers("{}"))
     async with KubeClient(connection, user_agent="t", manager=lambda: "tidelock-7") as client:
         await getattr(client, write)(PATH, {})
     assert server.asked[0].query == {"fieldManager": "tidelock-7"}

@@ -80,7 +80,7 @@ async def far(tmp_path: Path) -> AsyncIterator[Far]:
 
 async def test_a_silent_stream_is_closed_without_waiting_for_the_tls_shutdown(far: Far) -> None:
     """A TLS shutdown waits for the other end, so the connection of a silent server would stay for 30 s."""
-    far.server.plays(far.server.quiet_watch(bookmark(6)))
+    far.server.replays(far.server.quiet_watch(bookmark(6)))
 
     async with far.client as client:
         async with client.stream(PODS.collection(), {}, silence_seconds=0.5) as stream:

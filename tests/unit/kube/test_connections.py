@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from tidelock.kube.answers import Answer, Disconnected
 from tidelock.kube.connections import ConnectionPool, NotConnected, format_request
+from tidelock.kube.responses import Disconnected, Response
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 STREAMED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"
@@ -15,7 +15,7 @@ REQUEST = format_request("POST", "/pods", {"Host": "there"}, b"[]")
 class Far:
     """A server that sends the bytes of a script, one item for each request, and closes after an empty one.
 
-    With `close` it closes each connection after its first answer.
+    With `close` it closes each connection after its first response.
     """
 
     def __init__(self, *script: bytes, close: bool = False) -> None:
@@ -27,7 +27,7 @@ class Far:
 
     @asynccontextmanager
     async def serve(self, limit: int = 10) -> AsyncIterator[ConnectionPool]:
-        async with await asyncio.start_server(self._answer, "127.0.0.1", 0) as listener:
+        async with await asyncio.start_server(self._response, "127.0.0.1", 0) as listener:
             port = listener.sockets[0].getsockname()[1]
             pool = ConnectionPool(f"http://127.0.0.1:{port}", None, limit)
             yield pool
@@ -37,15 +37,15 @@ class Far:
                     await writer.wait_closed()
         assert not pool.open
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _response(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._left.append(writer)
         with suppress(ConnectionError):  # the client aborts
             while data := await reader.read(1 << 16):
                 self.asked.append(data)
-                answer = self._script.pop(0) if self._script else b""
-                writer.write(answer)
-                if not answer or self._close:
+                response = self._script.pop(0) if self._script else b""
+                writer.write(response)
+                if not response or self._close:
                     break
         writer.close()
 
@@ -56,7 +56,7 @@ async def send(
     seconds: float = 5.0,
     may_send: Callable[[], None] = lambda: None,
     repeatable: bool = False,
-) -> Answer:
+) -> Response:
     return await pool.send(REQUEST, seconds=seconds, may_send=may_send, repeatable=repeatable)
 
 
@@ -181,7 +181,7 @@ async def test_a_server_waits_for_the_reader_of_a_stream() -> None:
         stream = await pool.stream(REQUEST, connect=5.0, silence=5.0)
         for _ in range(100):
             await asyncio.sleep(0.001)
-        assert stream.answer.buffered < size / 8
+        assert stream.response.buffered < size / 8
         read = 0
         while part := await stream.read():
             read += len(part)
@@ -195,6 +195,6 @@ async def test_a_long_refusal_of_a_stream_is_read_as_a_whole() -> None:
     async with far.serve(limit=1) as pool:
         stream = await pool.stream(REQUEST, connect=5.0, silence=5.0)
         await stream.finish()
-        assert len(stream.answer.take()) == 2**24
+        assert len(stream.response.take()) == 2**24
         assert (await send(pool)).take() == b"{}"
     assert far.connections == 1

@@ -9,15 +9,15 @@ from tidelock.kube.errors import (
     Forbidden,
     Gone,
     Invalid,
-    MalformedAnswer,
+    MalformedResponse,
     NotFound,
     ServerError,
     TooManyRequests,
     TransientError,
     Unauthorized,
     Unreachable,
-    error_from_answer,
     error_from_event,
+    error_from_response,
 )
 
 
@@ -45,7 +45,7 @@ def _status(code: int, reason: str = "", details: dict[str, object] | None = Non
 )
 def test_each_failure_has_its_type(code: int, reason: str, expected: type[ApiError]) -> None:
     body = _status(code, reason)
-    for error in (error_from_answer(code, body, retry_after=None, writing=False), error_from_event(body)):
+    for error in (error_from_response(code, body, retry_after=None, writing=False), error_from_event(body)):
         assert type(error) is expected
         assert (error.status, error.reason, error.message) == (code, reason, "because")
         assert str(error) == f"{code} {reason}: because"
@@ -58,7 +58,7 @@ def test_only_failures_that_can_pass_are_transient() -> None:
         TooManyRequests,
         ServerError,
         Unreachable,
-        MalformedAnswer,
+        MalformedResponse,
     }
 
 
@@ -75,7 +75,7 @@ def test_only_failures_that_can_pass_are_transient() -> None:
 def test_a_retry_delay_of_the_server_is_part_of_the_error(
     header: str | None, details: dict[str, object], expected: float | None
 ) -> None:
-    error = error_from_answer(429, _status(429, details=details), retry_after=header, writing=False)
+    error = error_from_response(429, _status(429, details=details), retry_after=header, writing=False)
     assert error.retry_after == expected
 
 
@@ -86,20 +86,20 @@ def test_a_retry_delay_of_the_server_is_part_of_the_error(
 def test_the_outcome_of_a_write_is_unknown_after_a_server_error(
     code: int, writing: bool, unknown: bool
 ) -> None:
-    assert error_from_answer(code, b"", retry_after=None, writing=writing).outcome_unknown is unknown
+    assert error_from_response(code, b"", retry_after=None, writing=writing).outcome_unknown is unknown
 
 
 @pytest.mark.parametrize(
     "body", [b"<html>bad gateway \xff</html>", b'{"kind": "Pod", "message": "x"}', b"[1]"]
 )
 def test_an_answer_that_is_no_status_is_shown_as_text(body: bytes) -> None:
-    error = error_from_answer(502, body, retry_after=None, writing=False)
+    error = error_from_response(502, body, retry_after=None, writing=False)
     assert isinstance(error, ServerError)
     assert error.message == body.decode(errors="replace")
 
 
 def test_a_long_text_is_truncated() -> None:
-    error = error_from_answer(502, b"\xc3\xa4" * 10_000, retry_after=None, writing=False)
+    error = error_from_response(502, b"\xc3\xa4" * 10_000, retry_after=None, writing=False)
     assert error.message == "ä" * 256
 
 
@@ -109,5 +109,5 @@ def test_an_error_without_an_answer_shows_only_its_message() -> None:
 
 def test_the_message_for_a_missing_resource_has_no_newline_at_its_end() -> None:
     """The API server sends a newline, which once broke the log between the error and the advice."""
-    error = error_from_answer(404, b"404 page not found\n", retry_after=None, writing=False)
+    error = error_from_response(404, b"404 page not found\n", retry_after=None, writing=False)
     assert error.message == "404 page not found"

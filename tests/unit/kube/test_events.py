@@ -32,7 +32,7 @@ def _recorder(
 
 
 async def test_an_event_is_posted_in_the_form_of_the_api(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(answers("{}", status=201))
+    server.replays(answers("{}", status=201))
 
     async with _recorder(client) as recorder:
         recorder.record(POD, "Normal", "Scheduled", "Binding", "Successfully assigned shop/web-0 to n1")
@@ -56,7 +56,7 @@ async def test_an_event_is_posted_in_the_form_of_the_api(client: KubeClient, ser
 async def test_an_event_names_the_component_that_reports_it_and_a_related_object(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(answers("{}", status=201))
+    server.replays(answers("{}", status=201))
 
     async with _recorder(client) as recorder:
         recorder.record(POD, "Normal", "Preempted", "Preempting", "by n1", controller="batch", related=NODE)
@@ -68,7 +68,7 @@ async def test_an_event_names_the_component_that_reports_it_and_a_related_object
 async def test_events_of_cluster_scoped_objects_go_to_the_default_namespace(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(answers("{}", status=201))
+    server.replays(answers("{}", status=201))
 
     async with _recorder(client) as recorder:
         recorder.record(NODE, "Warning", "Overcommitted", "Checking", "too much")
@@ -80,7 +80,7 @@ async def test_events_of_cluster_scoped_objects_go_to_the_default_namespace(
 async def test_a_long_note_is_truncated_between_characters(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(answers("{}", status=201))
+    server.replays(answers("{}", status=201))
 
     async with _recorder(client) as recorder:
         recorder.record(POD, "Normal", "Scheduled", "Binding", "x" + "ä" * 1000)
@@ -88,7 +88,7 @@ async def test_a_long_note_is_truncated_between_characters(
 
 
 async def test_the_event_of_a_long_name_has_a_valid_name(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(answers("{}", status=201))
+    server.replays(answers("{}", status=201))
     long = ObjectReference(api_version="v1", kind="Node", name="n" * 238 + "-." + "n" * 13)
 
     async with _recorder(client) as recorder:
@@ -97,7 +97,7 @@ async def test_the_event_of_a_long_name_has_a_valid_name(client: KubeClient, ser
 
 
 async def test_repeated_events_are_not_sent(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(answers("{}"), answers("{}"), answers("{}"))
+    server.replays(answers("{}"), answers("{}"), answers("{}"))
 
     async with _recorder(client) as recorder:
         for note in ("no room", "no room", "no node", "no room"):
@@ -108,7 +108,7 @@ async def test_repeated_events_are_not_sent(client: KubeClient, server: Scripted
 async def test_the_oldest_events_are_dropped_if_too_many_wait(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(answers("{}"), answers("{}"))
+    server.replays(answers("{}"), answers("{}"))
 
     async with _recorder(client, capacity=2) as recorder:
         for note in ("a", "b", "c", "d"):
@@ -120,7 +120,7 @@ async def test_the_oldest_events_are_dropped_if_too_many_wait(
 async def test_a_failed_event_is_counted_and_logged_at_debug_level(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.plays(fails(403, "Forbidden", "namespace is being terminated"), answers("{}"))
+    server.replays(fails(403, "Forbidden", "namespace is being terminated"), answers("{}"))
 
     with caplog.at_level(logging.DEBUG):
         async with _recorder(client) as recorder:
@@ -143,7 +143,7 @@ async def test_closing_waits_at_most_for_the_deadline(client: KubeClient, server
 
 
 async def test_events_wait_for_more_urgent_requests(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(answers("{}"), answers("{}"))
+    server.replays(answers("{}"), answers("{}"))
     looks: list[int] = []
     busy = iter((True, True, False, False))
 
@@ -161,7 +161,7 @@ async def test_events_wait_for_more_urgent_requests(client: KubeClient, server: 
 async def test_events_wait_for_urgent_requests_at_most_three_seconds(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(answers("{}"))
+    server.replays(answers("{}"))
     seconds = iter((100.0, 102.9, 103.1))  # recorded, and two looks
 
     async with _recorder(client, busy=lambda: True, monotonic=lambda: next(seconds)) as recorder:

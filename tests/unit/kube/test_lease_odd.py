@@ -43,7 +43,7 @@ def candidate(client: KubeClient) -> Lease:
 async def taken(server: ScriptedServer, client: KubeClient, found: dict[str, Any]) -> tuple[Lease, float]:
     """Acquire the existing Lease, and return the seconds of that, too."""
     lease = candidate(client)
-    server.plays(page(found, version=7), server.quiet_watch(), answers(lease_json(8, holderIdentity="me")))
+    server.replays(page(found, version=7), server.quiet_watch(), answers(lease_json(8, holderIdentity="me")))
     begin = asyncio.get_running_loop().time()
     async with asyncio.timeout(PATIENCE):
         await lease.acquire()
@@ -107,7 +107,7 @@ async def test_invalid_answers_do_not_end_the_leadership(server: ScriptedServer,
     """An answer with a field of a wrong type once ended the leading process."""
     odd = {**ODD_METADATA, "generation": "many"}
     lease, _ = await taken(server, client, lease_json(5))
-    server.plays(
+    server.replays(
         answers(lease_json(9, odd, holderIdentity="me", leaseTransitions=None)),
         fails(409, "Conflict"),
         answers(lease_json(11, odd, holderIdentity="me", leaseDurationSeconds="long")),

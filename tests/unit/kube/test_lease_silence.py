@@ -6,7 +6,7 @@ import pytest
 
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import Connection, Credentials
-from tidelock.kube.lease import Alone, Lease, LeaseObject, LeaseSpec
+from tidelock.kube.lease import Lease, LeaseObject, LeaseSpec, NoElection
 from tidelock.kube.rest_config import RestConfig
 from tidelock.model.meta import ObjectMeta
 
@@ -71,4 +71,4 @@ def test_without_a_leader_no_silence_is_reported(standby: Standby) -> None:
     assert standby.lease.silence == ""
     standby.see("")
     assert standby.lease.silence == ""
-    assert Alone().silence == ""
+    assert NoElection().silence == ""

@@ -12,7 +12,7 @@ def stored(name: str) -> dict[str, object]:
 
 
 async def test_all_pages_are_read(server: ScriptedServer, client: KubeClient) -> None:
-    server.plays(page(stored("a"), stored("b"), version=7, more="next"), page(stored("c"), version=7))
+    server.replays(page(stored("a"), stored("b"), version=7, more="next"), page(stored("c"), version=7))
 
     found = await list_all(client, PODS, "shop")
 
@@ -22,6 +22,6 @@ async def test_all_pages_are_read(server: ScriptedServer, client: KubeClient) ->
 
 
 async def test_an_expired_continue_token_is_an_error(server: ScriptedServer, client: KubeClient) -> None:
-    server.plays(page(stored("a"), version=7, more="next"), fails(410, "Expired"))
+    server.replays(page(stored("a"), version=7, more="next"), fails(410, "Expired"))
     with pytest.raises(Gone):
         await list_all(client, PODS)

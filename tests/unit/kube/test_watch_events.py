@@ -20,7 +20,7 @@ from unit.kube.scripted import (
 
 
 async def test_events_are_delivered_in_order(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 1), version=5),
         watch(
             event("ADDED", pod("b", 6)) + event("MODIFIED", pod("a", 7)),
@@ -45,7 +45,7 @@ async def test_an_event_is_delivered_while_the_stream_stays_open(
             super().upsert(old, new)
             self.received.set()
 
-    server.plays(page(version=5), server.quiet_watch(event("ADDED", pod("a", 6))))
+    server.replays(page(version=5), server.quiet_watch(event("ADDED", pod("a", 6))))
     sink = Signal()
     run = asyncio.create_task(Follower(client, server, sink).reflector.run())
 
@@ -59,7 +59,7 @@ async def test_slow_events_of_one_read_let_other_tasks_run(
 ) -> None:
     """All events of one read were once handled in one turn of the loop, which with selectors took 30 s."""
     lines = b"".join(event("ADDED", pod(f"p-{number}", 6 + number)) for number in range(20))
-    server.plays(page(version=5), watch(lines))
+    server.replays(page(version=5), watch(lines))
     now, turns = [0.0], [0]
 
     class Slow(Journal):
@@ -84,7 +84,7 @@ async def test_slow_events_of_one_read_let_other_tasks_run(
 
 
 async def test_repeated_and_stale_events_are_ignored(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 3), version=5),
         watch(
             event("MODIFIED", pod("a", 3)),
@@ -102,13 +102,13 @@ async def test_a_repeated_event_does_not_bring_a_removed_object_back(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     added = event("ADDED", pod("a", 6))
-    server.plays(page(version=5), watch(added, event("DELETED", pod("a", 7)), added))
+    server.replays(page(version=5), watch(added, event("DELETED", pod("a", 7)), added))
 
     assert await Follower(client, server).until_script_ends() == ["synced", "+a@6", "-a@6"]
 
 
 async def test_versions_are_compared_as_numbers(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(page(pod("a", 9), version=9), watch(event("MODIFIED", pod("a", 10))))
+    server.replays(page(pod("a", 9), version=9), watch(event("MODIFIED", pod("a", 10))))
 
     assert await Follower(client, server).until_script_ends() == ["+a@9", "synced", "a@9>a@10"]
 
@@ -116,7 +116,7 @@ async def test_versions_are_compared_as_numbers(client: KubeClient, server: Scri
 async def test_a_new_uid_with_a_known_name_is_another_object(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 1, uid="first"), version=5),
         watch(event("MODIFIED", pod("a", 8, uid="second"))),
     )
@@ -127,7 +127,7 @@ async def test_a_new_uid_with_a_known_name_is_another_object(
 async def test_the_deletion_of_an_unknown_object_is_ignored(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(version=5), watch(event("DELETED", pod("a", 6)), event("ADDED", pod("b", 7))))
+    server.replays(page(version=5), watch(event("DELETED", pod("a", 6)), event("ADDED", pod("b", 7))))
 
     assert await Follower(client, server).until_script_ends() == ["synced", "+b@7"]
 
@@ -135,7 +135,7 @@ async def test_the_deletion_of_an_unknown_object_is_ignored(
 async def test_objects_of_the_same_name_in_two_namespaces_are_distinct(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 1, namespace="x"), pod("a", 2, namespace="y"), version=5),
         watch(event("DELETED", pod("a", 6, namespace="x"))),
     )
@@ -148,7 +148,7 @@ async def test_objects_of_the_same_name_in_two_namespaces_are_distinct(
 async def test_a_watch_resumes_from_the_last_event_or_bookmark(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(version=5), watch(event("ADDED", pod("a", 8))), watch(bookmark(30)), cut_watch(bookmark(44))
     )
     follower = Follower(client, server)
@@ -163,7 +163,7 @@ async def test_an_event_cut_in_the_middle_is_read_again_after_the_resumption(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     lost = event("ADDED", pod("b", 7))
-    server.plays(page(version=5), cut_watch(event("ADDED", pod("a", 6)) + lost[:40]), watch(lost))
+    server.replays(page(version=5), cut_watch(event("ADDED", pod("a", 6)) + lost[:40]), watch(lost))
     follower = Follower(client, server)
 
     assert await follower.until_script_ends() == ["synced", "+a@6", "+b@7"]
@@ -172,7 +172,7 @@ async def test_an_event_cut_in_the_middle_is_read_again_after_the_resumption(
 
 async def test_an_event_of_five_megabytes_is_read(client: KubeClient, server: ScriptedServer) -> None:
     big = pod("big", 6, padding="x" * 5_000_000)
-    server.plays(page(version=5), watch(event("ADDED", big), event("ADDED", pod("a", 7))))
+    server.replays(page(version=5), watch(event("ADDED", big), event("ADDED", pod("a", 7))))
 
     assert await Follower(client, server).until_script_ends() == ["synced", "+big@6", "+a@7"]
 
@@ -180,7 +180,7 @@ async def test_an_event_of_five_megabytes_is_read(client: KubeClient, server: Sc
 async def test_malformed_data_ends_the_stream_but_not_the_reflector(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(version=5),
         watch(event("ADDED", pod("a", 6)), b"<html>bad gateway</html>\n"),
         watch(event("ADDED", pod("b", 7))),
@@ -193,7 +193,9 @@ async def test_malformed_data_ends_the_stream_but_not_the_reflector(
 async def test_an_error_within_the_stream_leads_to_a_new_list(
     client: KubeClient, server: ScriptedServer, code: int, reason: str
 ) -> None:
-    server.plays(page(pod("a", 1), version=5), watch(event("ERROR", failure(code, reason))), page(version=9))
+    server.replays(
+        page(pod("a", 1), version=5), watch(event("ERROR", failure(code, reason))), page(version=9)
+    )
 
     assert await Follower(client, server).until_script_ends() == ["+a@1", "synced", "-a@1", "synced"]
 
@@ -203,7 +205,7 @@ async def test_an_object_with_an_unreadable_field_is_delivered_without_that_fiel
 ) -> None:
     """Such an object once stayed unknown or in its last good state, so the cordon of a node was not seen."""
     bad = pod("a", 7, size="large")
-    server.plays(
+    server.replays(
         page(pod("a", 1), pod("never-good", 2, size="large"), version=5),
         watch(
             event("MODIFIED", bad), event("MODIFIED", pod("a", 8, size="large")), event("ERROR", failure(410))
@@ -253,7 +255,7 @@ async def test_an_object_that_cannot_be_decoded_keeps_its_last_good_state_and_is
             raise ValueError("broken")
         return msgspec.json.decode(raw, type=Thing)
 
-    server.plays(
+    server.replays(
         page(pod("a", 1), version=5),
         watch(event("MODIFIED", pod("a", 7, note="broken")), event("ADDED", pod("b", 8, note="broken"))),
         watch(event("ERROR", failure(410))),
@@ -276,7 +278,7 @@ async def test_an_exception_of_the_event_handler_ends_the_run(
             super().upsert(old, new)
             raise ValueError("a bug in the sink")
 
-    server.plays(page(version=5), watch(event("ADDED", pod("a", 6))))
+    server.replays(page(version=5), watch(event("ADDED", pod("a", 6))))
 
     with pytest.raises(ValueError, match="a bug in the sink"):
         await Follower(client, server, Broken()).until_script_ends()
@@ -295,7 +297,7 @@ async def test_a_cluster_scoped_object_with_an_unreadable_uid_is_matched_by_name
     """It once counted as another node, so its reservations were lost. Pods are distinguished by uid."""
     odd = pod("a", 7, namespace=namespace)
     odd["metadata"]["uid"] = 7
-    server.plays(
+    server.replays(
         page(pod("a", 5, namespace=namespace), version=5),
         watch(event("MODIFIED", odd), event("MODIFIED", pod("a", 8, namespace=namespace))),
     )

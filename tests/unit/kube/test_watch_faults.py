@@ -68,7 +68,7 @@ async def test_an_object_that_fails_in_the_handler_hides_no_other_and_is_deliver
     client: KubeClient, server: ScriptedServer
 ) -> None:
     """The failure once ended the process, and each later process at its start."""
-    server.plays(
+    server.replays(
         page(pod("a", 1), pod("bad", 2), pod("c", 3), version=9),
         watch(event("ADDED", pod("d", 10))),
     )
@@ -83,7 +83,7 @@ async def test_an_object_that_fails_in_the_handler_hides_no_other_and_is_deliver
 async def test_until_then_the_handler_has_a_replacement_and_the_object_is_unusable(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(pod("bad", 2), version=9), watch())
+    server.replays(page(pod("bad", 2), version=9), watch())
     sink, failures = Failing(times=10**6), Failures()
     follower = Follower(
         client, server, sink, on_failure=lambda *fault: failures(*fault) + 1000, unusable=marked
@@ -98,7 +98,7 @@ async def test_until_then_the_handler_has_a_replacement_and_the_object_is_unusab
 async def test_the_last_delivered_state_is_the_old_object_of_the_next_version(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(pod("bad", 1), version=1),
         watch(event("MODIFIED", pod("bad", 2)), event("MODIFIED", pod("bad", 3))),
     )
@@ -117,7 +117,7 @@ async def test_the_last_delivered_state_is_the_old_object_of_the_next_version(
 
 
 async def test_a_failed_removal_is_delivered_again(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(page(pod("bad", 1), version=1), watch(event("DELETED", pod("bad", 2))))
+    server.replays(page(pod("bad", 1), version=1), watch(event("DELETED", pod("bad", 2))))
     sink, failures = Failing(times=0, removals=1), Failures()
     follower = Follower(client, server, sink, on_failure=failures)
     await settled(follower)
@@ -134,7 +134,7 @@ async def test_a_decoding_failure_affects_only_its_object(client: KubeClient, se
             raise RecursionError
         return decoded
 
-    server.plays(page(pod("bad", 1), pod("good", 2), version=3), watch())
+    server.replays(page(pod("bad", 1), pod("good", 2), version=3), watch())
     failures = Failures()
     follower = Follower(client, server, on_failure=lambda *fault: failures(*fault) + 1000, decode=failing)
     await settled(follower)
@@ -156,7 +156,7 @@ async def test_an_object_that_could_not_be_decoded_is_decoded_again_later(
             raise RecursionError
         return decoded
 
-    server.plays(page(pod("new", 1), pod("known", 3), version=3), watch(event("MODIFIED", pod("known", 4))))
+    server.replays(page(pod("new", 1), pod("known", 3), version=3), watch(event("MODIFIED", pod("known", 4))))
     uids: list[str] = []
 
     def failed(step: str, _about: ApiResource, meta: ObjectMeta, _error: Exception, /) -> float:

@@ -24,7 +24,7 @@ EXPIRED = event("ERROR", failure(410, "Expired", "too old resource version"))
 async def test_a_list_in_pages_is_delivered_in_order_and_then_synced(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 3), pod("b", 9), version=12, more="2+/="),
         page(pod("c", 5), version=12),
     )
@@ -41,7 +41,7 @@ async def test_a_list_in_pages_is_delivered_in_order_and_then_synced(
 
 
 async def test_an_empty_collection_is_synced(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(answers({"metadata": {"resourceVersion": "4"}, "items": None}))
+    server.replays(answers({"metadata": {"resourceVersion": "4"}, "items": None}))
 
     assert await Follower(client, server).until_script_ends() == ["synced"]
 
@@ -49,7 +49,7 @@ async def test_an_empty_collection_is_synced(client: KubeClient, server: Scripte
 async def test_selectors_and_namespace_apply_to_list_and_watch(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(version=1))
+    server.replays(page(version=1))
     options = {"namespace": "shop", "field_selector": "spec.nodeName!=", "label_selector": "app=web"}
 
     await Follower(client, server, **options).until_script_ends()
@@ -63,7 +63,7 @@ async def test_selectors_and_namespace_apply_to_list_and_watch(
 async def test_a_relist_delivers_only_the_difference_with_removals_last(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 1), pod("b", 2), pod("c", 3), version=5),
         watch(EXPIRED),
         page(pod("b", 2), pod("c", 8), pod("d", 9), version=10),
@@ -79,7 +79,7 @@ async def test_a_relist_delivers_only_the_difference_with_removals_last(
 async def test_an_object_recreated_between_two_lists_is_removed_and_added(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 1, uid="first"), version=5),
         watch(EXPIRED),
         page(pod("a", 8, uid="second"), version=10),
@@ -92,7 +92,7 @@ async def test_an_object_recreated_between_two_lists_is_removed_and_added(
 async def test_a_continue_token_that_expires_restarts_the_list(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 1), version=5, more="next"),
         fails(410, "Expired"),
         page(pod("b", 6), version=7),
@@ -107,7 +107,7 @@ async def test_a_continue_token_that_expires_restarts_the_list(
 async def test_a_list_cut_in_the_middle_is_requested_again(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(cut_page(pod("a", 1), pod("b", 2), version=5), page(pod("a", 1), pod("b", 2), version=5))
+    server.replays(cut_page(pod("a", 1), pod("b", 2), version=5), page(pod("a", 1), pod("b", 2), version=5))
 
     assert await Follower(client, server).until_script_ends() == ["+a@1", "+b@2", "synced"]
 
@@ -115,7 +115,7 @@ async def test_a_list_cut_in_the_middle_is_requested_again(
 async def test_a_list_that_is_older_after_a_restored_backup_replaces_the_store(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(
+    server.replays(
         page(pod("a", 90), version=100),
         watch(EXPIRED),
         page(pod("a", 40), version=50),
@@ -132,7 +132,7 @@ async def test_a_list_that_is_older_after_a_restored_backup_replaces_the_store(
 async def test_an_invalid_answer_to_a_list_is_requested_again(
     client: KubeClient, server: ScriptedServer, body: str
 ) -> None:
-    server.plays(answers(body), page(pod("a", 1), version=5))
+    server.replays(answers(body), page(pod("a", 1), version=5))
 
     assert await Follower(client, server).until_script_ends() == ["+a@1", "synced"]
 
@@ -144,7 +144,7 @@ async def test_a_long_list_lets_the_event_loop_run(client: KubeClient, server: S
                 asyncio.get_running_loop().call_soon(self.lines.append, "turn of the loop")
             super().upsert(old, new)
 
-    server.plays(page(*(pod(f"p{number}", number + 1) for number in range(450)), version=500))
+    server.replays(page(*(pod(f"p{number}", number + 1) for number in range(450)), version=500))
     sink = Pinger()
 
     await Follower(
@@ -166,7 +166,7 @@ async def test_the_next_page_is_requested_while_one_is_delivered(
             super().upsert(old, new)
 
     things = [pod(f"p{number:03}", number + 1) for number in range(200)]
-    server.plays(page(*things, version=500, more="next"), page(pod("z", 300), version=500))
+    server.replays(page(*things, version=500, more="next"), page(pod("z", 300), version=500))
     sink = Slow()
 
     await Follower(client, server, sink, settings=WatchSettings(yield_every=1)).until_script_ends()
@@ -178,7 +178,7 @@ async def test_a_failure_of_the_next_page_restarts_the_list(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     things = [pod(f"p{number:03}", number + 1) for number in range(3)]
-    server.plays(page(*things, version=5, more="next"), fails(410, "Expired"), page(*things[:2], version=6))
+    server.replays(page(*things, version=5, more="next"), fails(410, "Expired"), page(*things[:2], version=6))
     follower = Follower(client, server)
 
     lines = await follower.until_script_ends()

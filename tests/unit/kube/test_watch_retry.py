@@ -13,7 +13,7 @@ TROUBLE = "can't watch for now"
 
 
 async def test_each_watch_requests_a_random_timeout(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(page(version=5), *(watch(bookmark(version)) for version in range(6, 16)))
+    server.replays(page(version=5), *(watch(bookmark(version)) for version in range(6, 16)))
 
     await Follower(client, server).until_script_ends()
     seconds = [int(asked.query["timeoutSeconds"]) for asked in server.asked[1:]]
@@ -24,7 +24,7 @@ async def test_each_watch_requests_a_random_timeout(client: KubeClient, server: 
 async def test_a_watch_that_ends_after_events_is_resumed_at_once(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(version=5), watch(bookmark(6)), watch(event("ADDED", pod("a", 7))))
+    server.replays(page(version=5), watch(bookmark(6)), watch(event("ADDED", pod("a", 7))))
     follower = Follower(client, server)
 
     await follower.until_script_ends()
@@ -34,7 +34,7 @@ async def test_a_watch_that_ends_after_events_is_resumed_at_once(
 async def test_watches_that_end_without_events_are_resumed_with_growing_delays(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(version=5), *(watch(bookmark(5)) for _ in range(12)))
+    server.replays(page(version=5), *(watch(bookmark(5)) for _ in range(12)))
     follower = Follower(client, server)
 
     await follower.until_script_ends()
@@ -44,7 +44,7 @@ async def test_watches_that_end_without_events_are_resumed_with_growing_delays(
 
 
 async def test_an_event_resets_the_back_off(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(*(fails(500) for _ in range(6)), page(version=5), cut_watch(bookmark(6)))
+    server.replays(*(fails(500) for _ in range(6)), page(version=5), cut_watch(bookmark(6)))
     follower = Follower(client, server)
 
     await follower.until_script_ends()
@@ -55,7 +55,7 @@ async def test_an_event_resets_the_back_off(client: KubeClient, server: Scripted
 async def test_a_failed_watch_request_is_repeated_without_a_new_list(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(version=5), fails(503), watch(event("ADDED", pod("a", 6))))
+    server.replays(page(version=5), fails(503), watch(event("ADDED", pod("a", 6))))
     follower = Follower(client, server)
 
     assert await follower.until_script_ends() == ["synced", "+a@6"]
@@ -65,13 +65,13 @@ async def test_a_failed_watch_request_is_repeated_without_a_new_list(
 async def test_an_expired_watch_request_leads_to_a_new_list(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(pod("a", 1), version=5), fails(410, "Expired"), page(version=9))
+    server.replays(page(pod("a", 1), version=5), fails(410, "Expired"), page(version=9))
 
     assert await Follower(client, server).until_script_ends() == ["+a@1", "synced", "-a@1", "synced"]
 
 
 async def test_retry_after_is_honoured(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(fails(429, "TooManyRequests", headers={"Retry-After": "7"}), page(version=5))
+    server.replays(fails(429, "TooManyRequests", headers={"Retry-After": "7"}), page(version=5))
     follower = Follower(client, server)
 
     assert await follower.until_script_ends() == ["synced"]
@@ -82,7 +82,7 @@ async def test_retry_after_is_honoured(client: KubeClient, server: ScriptedServe
 async def test_a_refused_list_is_retried_with_long_delays(
     client: KubeClient, server: ScriptedServer, status: int
 ) -> None:
-    server.plays(fails(status), fails(status), page(pod("a", 1), version=5))
+    server.replays(fails(status), fails(status), page(pod("a", 1), version=5))
     follower = Follower(client, server)
 
     assert await follower.until_script_ends() == ["+a@1", "synced"]
@@ -101,14 +101,14 @@ async def test_a_malformed_stream_is_abandoned_and_resumed(
     garbage = server.malformed_watch(
         event("ADDED", pod("a", 9)), b"HTTP/1.1 502\r\n", lambda: "+a@9" in lines
     )
-    server.plays(page(version=5), garbage, watch(event("ADDED", pod("b", 10))))
+    server.replays(page(version=5), garbage, watch(event("ADDED", pod("b", 10))))
 
     assert await follower.until_script_ends() == ["synced", "+a@9", "+b@10"]
     assert server.asked[2].query["resourceVersion"] == "9"
 
 
 async def test_a_silent_stream_is_abandoned_and_resumed(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(page(version=5), server.quiet_watch(bookmark(9)), watch(event("ADDED", pod("a", 10))))
+    server.replays(page(version=5), server.quiet_watch(bookmark(9)), watch(event("ADDED", pod("a", 10))))
     follower = Follower(client, server, settings=WatchSettings(silence=0.1))
 
     assert await follower.until_script_ends() == ["synced", "+a@10"]
@@ -119,7 +119,7 @@ async def test_a_silent_stream_is_abandoned_and_resumed(client: KubeClient, serv
 async def test_a_watch_request_without_an_answer_is_abandoned(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(version=5), server.silence, watch(event("ADDED", pod("a", 10))))
+    server.replays(page(version=5), server.silence, watch(event("ADDED", pod("a", 10))))
     follower = Follower(client, server, settings=WatchSettings(silence=0.1))
 
     assert await follower.until_script_ends() == ["synced", "+a@10"]
@@ -128,7 +128,7 @@ async def test_a_watch_request_without_an_answer_is_abandoned(
 async def test_a_failure_and_its_end_are_logged_once(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.plays(
+    server.replays(
         fails(403, "Forbidden"),
         fails(403, "Forbidden"),
         fails(403, "Forbidden"),
@@ -166,7 +166,7 @@ async def test_a_failure_that_a_user_must_fix_is_logged_with_advice(
     code: int,
     advice: str | None,
 ) -> None:
-    server.plays(fails(code), fails(code))
+    server.replays(fails(code), fails(code))
     await Follower(client, server).until_script_ends()
 
     (told,) = [entry for entry in caplog.records if entry.message == TROUBLE]
@@ -176,7 +176,7 @@ async def test_a_failure_that_a_user_must_fix_is_logged_with_advice(
 async def test_the_advice_for_a_kind_of_another_project_replaces_that_for_tidelocks_own(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.plays(fails(404), fails(403))
+    server.replays(fails(404), fails(403))
     advice = {NotFound: "install the other project"}
     await Follower(client, server, advice=advice).until_script_ends()
 
@@ -187,7 +187,7 @@ async def test_the_advice_for_a_kind_of_another_project_replaces_that_for_tidelo
 async def test_an_expired_version_is_not_logged_as_a_warning(
     client: KubeClient, server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.plays(page(version=5), watch(event("ERROR", failure(410, "Expired"))), page(version=6))
+    server.replays(page(version=5), watch(event("ERROR", failure(410, "Expired"))), page(version=6))
     with caplog.at_level(logging.WARNING):
         await Follower(client, server).until_script_ends()
 
@@ -198,7 +198,7 @@ async def test_the_last_activity_is_the_time_of_the_last_data(
     client: KubeClient, server: ScriptedServer
 ) -> None:
     readings = iter(range(100))
-    server.plays(page(version=5), watch(bookmark(6)), fails(500), fails(500))
+    server.replays(page(version=5), watch(bookmark(6)), fails(500), fails(500))
     follower = Follower(client, server, clock=lambda: float(next(readings)))
 
     await follower.until_script_ends()
@@ -208,7 +208,7 @@ async def test_the_last_activity_is_the_time_of_the_last_data(
 async def test_an_optional_resource_has_no_objects_while_it_is_missing(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(page(pod("a", 3), version=5), watch(bookmark(6)), fails(404), fails(404))
+    server.replays(page(pod("a", 3), version=5), watch(bookmark(6)), fails(404), fails(404))
     follower = Follower(client, server, absent_if=(NotFound,))
 
     await follower.until_script_ends()
@@ -220,7 +220,7 @@ async def test_the_absence_of_an_expected_resource_is_no_failure(
 ) -> None:
     """Kubernetes 1.36 has no DeviceTaintRules of v1. Advice once said to install Tidelock's CRDs for them."""
     caplog.set_level(logging.INFO)
-    server.plays(fails(404), fails(403), fails(404))
+    server.replays(fails(404), fails(403), fails(404))
     follower = Follower(client, server, absent_if=(NotFound, Forbidden), expected=(NotFound,))
 
     await follower.until_script_ends()
@@ -234,7 +234,7 @@ async def test_an_optional_resource_keeps_its_objects_while_reading_is_forbidden
     client: KubeClient, server: ScriptedServer
 ) -> None:
     """Without the right to read WaterLevels, which only score nodes, decisions once waited forever."""
-    server.plays(fails(403), page(pod("a", 3), version=5), watch(bookmark(6)), fails(403))
+    server.replays(fails(403), page(pod("a", 3), version=5), watch(bookmark(6)), fails(403))
     follower = Follower(client, server, absent_if=(NotFound, Forbidden))
 
     await follower.until_script_ends()
@@ -242,7 +242,7 @@ async def test_an_optional_resource_keeps_its_objects_while_reading_is_forbidden
 
 
 async def test_an_optional_resource_must_be_readable(client: KubeClient, server: ScriptedServer) -> None:
-    server.plays(fails(403), page(version=5))
+    server.replays(fails(403), page(version=5))
     follower = Follower(client, server, absent_if=(NotFound,))
 
     await follower.until_script_ends()
@@ -252,7 +252,7 @@ async def test_an_optional_resource_must_be_readable(client: KubeClient, server:
 async def test_a_required_resource_that_the_server_does_not_know_is_waited_for(
     client: KubeClient, server: ScriptedServer
 ) -> None:
-    server.plays(fails(404), fails(403), fails(404))
+    server.replays(fails(404), fails(403), fails(404))
     follower = Follower(client, server)
 
     await follower.until_script_ends()

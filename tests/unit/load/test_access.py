@@ -7,7 +7,7 @@ import pytest
 from devcluster.keys import make_keys
 from tidelock.kube.errors import Forbidden
 from tidelock.load.access import SecretAccess, folder_access
-from tidelock.load.source import SourceError, Trouble
+from tidelock.load.source import FailureReason, SourceError
 from tidelock.model.api.water_level import SecretReference
 from unit.load.patches import PatchApi
 
@@ -78,7 +78,7 @@ async def test_an_unusable_secret_is_an_error(data: dict[str, str], problem: str
     with pytest.raises(SourceError, match=problem) as caught:
         await SecretAccess(holding(**data), REFERENCE)()
 
-    assert caught.value.trouble is Trouble.UNAUTHENTICATED
+    assert caught.value.reason is FailureReason.UNAUTHENTICATED
 
 
 async def test_a_forbidden_secret_is_an_error_that_names_it() -> None:
@@ -105,4 +105,4 @@ def test_a_folder_without_credentials_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="expected the key token") as refused:
         folder_access(tmp_path)
 
-    assert refused.value.trouble is Trouble.UNAUTHENTICATED
+    assert refused.value.reason is FailureReason.UNAUTHENTICATED

@@ -1,136 +1,16 @@
-"""The load loop with a scripted source, and an API server that accepts patches."""
+"""The load loop: readings, annotations, statuses and metrics of WaterLevels."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 import builders
-from isolating import Isolating
-from tidelock.cluster.cache import Cache
-from tidelock.cluster.columns import Columns
-from tidelock.cluster.lister import Lister
 from tidelock.kube.client import WATERLEVELS
 from tidelock.kube.errors import Forbidden, ServerError
-from tidelock.load.groups import MeasuredGroup, members
-from tidelock.load.loop import LoadLoop
-from tidelock.load.metrics import LoadMetrics
-from tidelock.load.source import Source, SourceError, Trouble, Use, UseReading
-from tidelock.model.api.water_level import WaterLevelSpec
-from tidelock.model.meta import Key
-from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE, MeasuredUses, WorkloadKey
-from tidelock.model.workloads import Workload
-from unit.load.patches import PatchApi
-from unit.scheduler.machinery import FakeRecorder, HandClock
-
-SPEC: dict[str, Any] = {"source": {"metricsServer": {}}, "refreshSeconds": 30, "stalenessSeconds": 180}
-DB = WorkloadKey("StatefulSet", builders.NAMESPACE, "db")
-
-
-class Played:
-    """A source with scripted answers."""
-
-    settling = 0.0
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, tuple[float | None, float | None]] = {
-            "node-a": (20.0, 50.0),
-            "node-b": (40.0, 50.0),
-        }
-        self.pods: dict[str, tuple[float, float]] = {}
-        self.failure: SourceError | None = None
-        self.past_failure: SourceError | None = None
-        self.before = 20.0
-        self.asked: list[range] = []
-
-    async def read(self, now: float) -> UseReading:
-        if self.failure is not None:
-            raise self.failure
-        pods = {Key(builders.NAMESPACE, name): Use(now, *use) for name, use in self.pods.items()}
-        return UseReading({name: Use(now, *use) for name, use in self.nodes.items()}, pods)
-
-    async def past(self, times: range) -> AsyncIterator[tuple[float, UseReading]]:
-        self.asked.append(times)
-        if self.past_failure is not None:
-            raise self.past_failure
-        for at in times:
-            yield float(at), UseReading({"node-a": Use(at, self.before, 50.0)})
-
-
-class Bench(LoadLoop):
-    """The loop with the scripted source and its surroundings."""
-
-    def __init__(self) -> None:
-        self.api, self.clock, self.recorder = PatchApi(), HandClock(), FakeRecorder()
-        self.cache, self.registry, self.source = Cache(Columns()), CollectorRegistry(), Played()
-        self.replica_sets: Lister[Workload] = Lister()
-        self.known = True
-        self.listed: dict[str, dict[str, Any]] = {}
-        super().__init__(
-            self.api,
-            self.cache,
-            self.replica_sets,
-            self.recorder,
-            LoadMetrics(self.registry, self.clock.now),
-            self.clock,
-            busy=lambda: False,
-            ready=lambda: self.known,
-            isolation=Isolating(),
-        )
-        self.published: list[MeasuredUses] = []
-        self.on_uses(self.published.append)
-        for name in ("node-a", "node-b"):
-            self.cache.put_node(builders.node(name, uid=f"uid-{name}", labels={"name": name}))
-
-    def _source(self, *_: object) -> Source:
-        return self.source
-
-    async def refresh(self, name: str = "pool") -> None:
-        """Read once more, half a minute later."""
-        self.clock.advance(30)
-        await self._refresh(self._groups[name], self.source)
-
-    def see(
-        self,
-        name: str = "pool",
-        spec: dict[str, Any] = SPEC,
-        *,
-        created: str = "2027-01-01T00:00:00Z",
-        uid: str = "",
-    ) -> MeasuredGroup:
-        """Deliver a WaterLevel as the watch does. The API server lists it, too."""
-        metadata = {
-            "name": name,
-            "uid": uid or f"uid-{name}",
-            "resourceVersion": "1",
-            "generation": 1,
-            "creationTimestamp": created,
-        }
-        stored = self.api.statuses.setdefault(WATERLEVELS.item(name), {"metadata": metadata})
-        self.listed[name] = {"metadata": metadata, "spec": spec}
-        self.serve()
-        self.observe(stored | ({"metadata": metadata} if uid else {}), WaterLevelSpec.model_validate(spec))
-        return self._groups[name]
-
-    def serve(self) -> None:
-        """Let the API server list the existing WaterLevels."""
-        self.api.objects[WATERLEVELS.collection()] = [[*self.listed.values()]]
-
-    def statuses(self, name: str = "pool") -> list[dict[str, Any]]:
-        return [patch.body["status"] for patch in self.api.patches if patch.path == path(name)]
-
-    def annotated(self, annotation: str) -> list[str]:
-        return [
-            patch.body["metadata"]["name"]
-            for patch in self.api.patches
-            if annotation in patch.body["metadata"].get("annotations", {})
-        ]
-
-
-def path(name: str) -> str:
-    return WATERLEVELS.item(name, subresource="status")
+from tidelock.load.groups import members
+from tidelock.load.source import FailureReason, SourceError, UseReading
+from tidelock.model.usage_annotations import NODE_LEVEL, POD_USAGE, MeasuredUses
+from unit.load.scripted_loop import DB, SPEC, Bench
 
 
 @pytest.fixture
@@ -176,7 +56,7 @@ async def test_the_past_is_read_once_after_the_first_reading_was_published(bench
 
 
 async def test_an_unavailable_past_is_not_requested_at_each_refresh(bench: Bench) -> None:
-    bench.source.past_failure = SourceError(Trouble.REFUSED, "too many samples")
+    bench.source.past_failure = SourceError(FailureReason.REFUSED, "too many samples")
     bench.see()
     await bench.refresh()
     await bench.refresh()
@@ -191,7 +71,7 @@ async def test_levels_of_a_failing_source_become_stale_and_never_zero(bench: Ben
     bench.see()
     await bench.refresh()
     levels = dict(bench._groups["pool"].estimate.levels)
-    bench.source.failure = SourceError(Trouble.TIMED_OUT, "no answer within 10 s")
+    bench.source.failure = SourceError(FailureReason.TIMED_OUT, "no answer within 10 s")
     for _ in range(7):
         await bench.refresh()
 
@@ -430,7 +310,7 @@ async def test_a_metric_shows_that_pods_are_placed_by_requests(bench: Bench) -> 
     bench.see()
     await bench.refresh()
     assert by_requests() == 0
-    bench.source.failure = SourceError(Trouble.UNREACHABLE, "connection refused")
+    bench.source.failure = SourceError(FailureReason.UNREACHABLE, "connection refused")
     for _ in range(7):
         await bench.refresh()
     assert by_requests() == 1

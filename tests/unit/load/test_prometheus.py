@@ -9,7 +9,7 @@ from aiohttp import web
 
 from tidelock.load.prometheus import PrometheusSource, PromQlQueries
 from tidelock.load.promql import Access, anonymous_access
-from tidelock.load.source import SourceError, Trouble, Use, UseReading
+from tidelock.load.source import FailureReason, SourceError, Use, UseReading
 from tidelock.model.meta import Key
 
 NOW = 1_800_000_000.0
@@ -152,7 +152,7 @@ async def test_a_query_without_an_instant_vector_is_an_error() -> None:
         with pytest.raises(SourceError, match="a query gives a scalar, expected an instant vector") as caught:
             await source().read(NOW)
 
-    assert caught.value.trouble is Trouble.REFUSED
+    assert caught.value.reason is FailureReason.REFUSED
 
 
 async def test_series_of_an_invalid_form_make_the_answer_malformed() -> None:
@@ -161,7 +161,7 @@ async def test_series_of_an_invalid_form_make_the_answer_malformed() -> None:
         with pytest.raises(SourceError) as caught:
             await source().read(NOW)
 
-    assert caught.value.trouble is Trouble.MALFORMED
+    assert caught.value.reason is FailureReason.MALFORMED
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@ from typing import Any
 
 import pytest
 
-from tidelock.load.source import SourceError, Trouble
-from tidelock.load.status import Census, LevelSurvey, aspects, render_level
+from tidelock.load.source import FailureReason, SourceError
+from tidelock.load.status import GroupSummary, LevelSurvey, aspects, render_level
 from tidelock.model.api.water_level import WaterLevelSpec, WaterLevelStatus
 from tidelock.model.conditions import dated
 from tidelock.model.usage_annotations import NodeLevel, Quality, Stat
 
 NOW = 1_800_000_000.0
-FAILURE = SourceError(Trouble.UNREACHABLE, "no route to host")
+FAILURE = SourceError(FailureReason.UNREACHABLE, "no route to host")
 
 
 def spec(**fields: Any) -> WaterLevelSpec:
@@ -21,10 +21,10 @@ def level(cpu: float, at: float = NOW, window: str = "15m") -> NodeLevel:
 
 
 def survey(*levels: NodeLevel | None, invalid: tuple[str, ...] = (), **fields: Any) -> LevelSurvey:
-    census = Census(spec(**fields), invalid, NOW)
+    summary = GroupSummary(spec(**fields), invalid, NOW)
     for number, each in enumerate(levels):
-        census.add(f"node-{number}", each)
-    return census.survey()
+        summary.add(f"node-{number}", each)
+    return summary.survey()
 
 
 def conditions(

@@ -12,7 +12,7 @@ from unit.manifests.promtool import run_promtool
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "manifests" / "monitoring" / "rules.yaml"
-PLAYS = Path(__file__).with_name("alerts.yaml")
+RULE_TESTS = Path(__file__).with_name("alerts.yaml")
 
 SPEC: dict[str, Any] = yaml.safe_load(RULES.read_text())["spec"]
 ALERTS: dict[str, dict[str, Any]] = {
@@ -29,9 +29,9 @@ def rules(tmp_path: Path) -> Path:
 
 
 def test_every_alert_fires_and_is_silent_as_it_should(promtool: Path, rules: Path) -> None:
-    played = rules.with_name(PLAYS.name)
-    played.write_text(PLAYS.read_text())
-    run_promtool(promtool, "test", "rules", played)
+    rule_tests = rules.with_name(RULE_TESTS.name)
+    rule_tests.write_text(RULE_TESTS.read_text())
+    run_promtool(promtool, "test", "rules", rule_tests)
 
 
 def test_the_rules_are_valid_for_prometheus(promtool: Path, rules: Path) -> None:
@@ -40,7 +40,9 @@ def test_the_rules_are_valid_for_prometheus(promtool: Path, rules: Path) -> None
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_every_alert_is_tested_firing_and_silent(alert: str) -> None:
-    looks = [look for play in yaml.safe_load(PLAYS.read_text())["tests"] for look in play["alert_rule_test"]]
+    looks = [
+        look for test in yaml.safe_load(RULE_TESTS.read_text())["tests"] for look in test["alert_rule_test"]
+    ]
     assert {bool(look.get("exp_alerts")) for look in looks if look["alertname"] == alert} == {True, False}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from builders import TOO_DEEP, Json, encode, node_json, reservation_json
-from tidelock.kube.errors import MalformedAnswer, error_from_answer
+from tidelock.kube.errors import MalformedResponse, error_from_response
 from tidelock.kube.wire import parse_event, parse_identity, parse_page
 from tidelock.model.nesting import DEEPEST, Cut, _cut_by_arrays, _cut_by_runs, cut, decode_plain, is_flat
 from tidelock.model.nodes import decode_node
@@ -119,9 +119,9 @@ def test_an_object_that_is_nested_too_deeply_is_read_from_a_watch_event() -> Non
 
 
 def test_a_frame_that_is_nested_too_deeply_is_a_malformed_answer() -> None:
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponse):
         parse_page(b"[" * TOO_DEEP + b"]" * TOO_DEEP)
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponse):
         parse_event(b"[" * TOO_DEEP)
 
 
@@ -132,7 +132,7 @@ def test_an_annotation_that_is_nested_too_deeply_is_no_measurement() -> None:
 
 
 def test_an_error_answer_that_is_nested_too_deeply_keeps_its_status() -> None:
-    error = error_from_answer(500, b"[" * TOO_DEEP, retry_after=None, writing=False)
+    error = error_from_response(500, b"[" * TOO_DEEP, retry_after=None, writing=False)
     assert error.status == 500
 
 

@@ -20,12 +20,12 @@ from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import Forbidden
 from tidelock.kube.events import ObjectReference
-from tidelock.kube.lease import Alone, LeaseLostError
+from tidelock.kube.lease import LeaseLostError, NoElection
 from tidelock.leader import Leader
 from tidelock.model.meta import ObjectMeta
 from tidelock.plugins.registry import BUILTINS
 from tidelock.process import _served
-from tidelock.scheduler.actions.tasks import About, Tasks
+from tidelock.scheduler.actions.tasks import FaultSubject, Tasks
 from tidelock.settings import Settings
 from unit.process.empty_server import EmptyServer, empty_server
 
@@ -35,7 +35,7 @@ PATIENCE = 60.0
 Server = tuple[EmptyServer, Connection, KubeClient]
 
 
-class Term(Alone):
+class Term(NoElection):
     """A leadership that records its release and the coroutines that ran then."""
 
     def __init__(self, told: list[str]) -> None:
@@ -103,7 +103,7 @@ def slow_write(tasks: Tasks, told: list[str], seconds: float) -> None:
             told.append("not written")
             raise
 
-    tasks.spawn(write(), About("status", PODS, ObjectMeta("web-0", "shop")))
+    tasks.spawn(write(), FaultSubject("status", PODS, ObjectMeta("web-0", "shop")))
 
 
 async def test_the_lease_is_released_after_all_writes_and_before_kopf_ends(

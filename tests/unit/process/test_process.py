@@ -13,9 +13,9 @@ from aiohttp import web
 
 from devcluster.loopback import HOST
 from tidelock import process
-from tidelock.accepting import ListenError
 from tidelock.handlers import supervision
 from tidelock.settings import Settings
+from tidelock.tcp_server import ListenError
 from unit.kube.kubeconfigs import write_kubeconfig
 from unit.process.empty_server import EmptyServer, empty_server
 

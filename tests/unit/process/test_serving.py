@@ -6,8 +6,8 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from tidelock.accepting import ListenError
 from tidelock.serving import MetricsToken, serve
+from tidelock.tcp_server import ListenError
 from tidelock.tokens import TokenError
 
 LOOPBACK = "127.0.0.1"

@@ -26,15 +26,15 @@ from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extender_calls import ExtenderCaller
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.loop import Loop
 from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
 from tidelock.scheduler.actions.status_writer import StatusWriter
-from tidelock.scheduler.actions.tasks import Tasks, TurnTaking
+from tidelock.scheduler.actions.tasks import FairApi, Tasks
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
@@ -64,11 +64,11 @@ HELD = {
 """Status of a reservation that an earlier process has granted."""
 
 
-class HandClock:
+class FakeClock:
     """A clock that stands still unless a test moves it. Each call of `monotonic` may take `tick` seconds."""
 
-    def __init__(self, tick: float = 0.0) -> None:
-        self.time = NOW
+    def __init__(self, time: float = NOW, tick: float = 0.0) -> None:
+        self.time = time
         self.tick = tick
         self.jumped = 0.0
 
@@ -100,7 +100,7 @@ class Core:
         earmark_after: float = 60.0,
         on_failure: OnFailure = raise_failure,
     ) -> None:
-        self.clock = HandClock()
+        self.clock = FakeClock()
         self.telemetry = Telemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
         self.decider = Decider(
             configuration,
@@ -297,7 +297,7 @@ class Shell(Core):
         self.api, self.recorder = FakeApi(), FakeRecorder()
         self.isolation = Isolating()
         self.tasks = Tasks(Random(1), self.isolation)  # noqa: S311 -- for jitter
-        api = TurnTaking(self.api, self.tasks)
+        api = FairApi(self.api, self.tasks)
         super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
         self.recent = RecentDecisions()
         self.context = context = WriterContext(
@@ -308,8 +308,8 @@ class Shell(Core):
         self.gates = GateReporter(context, self.decider, self.binder)
         self.evictor = Evictor(context, self.decider)
         self.publisher = StatusWriter(context, self.ledger)
-        consultant = Consultant(context, self.decider, self.extenders)
-        acts = (consultant, self.binder, self.evictor, self.publisher, self.gates)
+        extender_caller = ExtenderCaller(context, self.decider, self.extenders)
+        acts = (extender_caller, self.binder, self.evictor, self.publisher, self.gates)
         self.groups = PodGroupWriter(context, self.decider.objects.pod_groups)
         self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
         self.event_handlers.wake = self.loop.wake

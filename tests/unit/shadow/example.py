@@ -10,8 +10,8 @@ LOOK = 5
 END = 10 * MINUTE
 
 
-def played() -> Trace:
-    """Play ten minutes of a cluster of three nodes with four cores each."""
+def replayed() -> Trace:
+    """Replay ten minutes of a cluster of three nodes with four cores each."""
     trace = Trace({name: {"cpu": "4", "memory": "16Gi"} for name in "abc"}, leads=(60.0, 300.0))
     story: dict[int, Callable[[], None]] = {
         1 * MINUTE: partial(send, trace, "red-0", "red", "a"),

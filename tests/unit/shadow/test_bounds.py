@@ -10,7 +10,7 @@ from unit.shadow.trace import Trace
 
 
 def churn(rounds: int, seed: int = 0) -> Trace:
-    """Play pods and nodes that come and go, each with a name of its own."""
+    """Replay pods and nodes that come and go, each with a name of its own."""
     rng = Random(seed)  # noqa: S311 -- to be repeated
     trace = Trace({"a": {"cpu": "4"}, "b": {"cpu": "4"}}, leads=(5.0,), seed=seed)
     for number in range(rounds):
@@ -35,8 +35,8 @@ def sizes(observer: Observer) -> dict[str, int]:
     return {
         "open": len(observer._open),
         "kinds": observer._open.kind_count,
-        "moved": len(observer._played._moved),
-        "unplaced": len(observer._played._unplaced),
+        "moved": len(observer._replayed._moved),
+        "unplaced": len(observer._replayed._unplaced),
         "history": sum(map(len, observer._holds._history._changes.values())),
         "nodes": len(observer._holds._history._changes),
         "ended nominations": len(observer._world.cache.nominator.ended),

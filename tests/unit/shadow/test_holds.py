@@ -16,7 +16,7 @@ END = 120
 
 
 @dataclass
-class Life:
+class PodLifetime:
     """A pod of the trace: its request in millicores, and its time on a node."""
 
     name: str
@@ -39,21 +39,21 @@ class Oracle:
     held: float = 0.0
 
 
-def lives(seed: int) -> list[Life]:
+def lives(seed: int) -> list[PodLifetime]:
     """Draw pods that fit their node, at most one event a second and node."""
-    rng, made = Random(seed), list[Life]()  # noqa: S311 -- to be repeated  # noqa: S311 -- a repeatable scene
+    rng, made = Random(seed), list[PodLifetime]()  # noqa: S311 -- to be repeated  # noqa: S311 -- a repeatable scene
     for second in range(1, END, 2):
         node, cpu = rng.choice(list(NODES)), rng.choice((500, 1000, 2000, 3000))
         if used(made, node, second) + cpu <= NODES[node]:
-            made.append(Life(f"pod-{second}", cpu, node, second, second + 2 * rng.randint(1, 15) + 1))
+            made.append(PodLifetime(f"pod-{second}", cpu, node, second, second + 2 * rng.randint(1, 15) + 1))
     return made
 
 
-def used(pods: Sequence[Life], node: str, second: float) -> int:
+def used(pods: Sequence[PodLifetime], node: str, second: float) -> int:
     return sum(each.cpu for each in pods if each.node == node and each.bound <= second < each.ended)
 
 
-def expected(pods: Sequence[Life], lead: float) -> Oracle:
+def expected(pods: Sequence[PodLifetime], lead: float) -> Oracle:
     found = Oracle()
     for pod in pods:
         others = [each for each in pods if each is not pod]
@@ -73,7 +73,7 @@ def expected(pods: Sequence[Life], lead: float) -> Oracle:
     return found
 
 
-def played(pods: Sequence[Life]) -> Trace:
+def replayed(pods: Sequence[PodLifetime]) -> Trace:
     trace = Trace({name: {"cpu": f"{size}m"} for name, size in NODES.items()}, leads=LEADS)
     for second in range(1, END + 1):
         trace.at(second)
@@ -89,7 +89,7 @@ def played(pods: Sequence[Life]) -> Trace:
 @pytest.mark.parametrize("seed", range(5))
 def test_the_sums_are_those_of_the_whole_trace(seed: int) -> None:
     pods = lives(seed)
-    results = played(pods).results.holds
+    results = replayed(pods).results.holds
 
     total = Counter[str]()
     for lead, each in zip(LEADS, results, strict=True):

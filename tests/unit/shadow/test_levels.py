@@ -1,4 +1,4 @@
-"""The evenness of nodes, by requests and by measured use, in the cluster and in the played world."""
+"""The evenness of nodes, by requests and by measured use, in the cluster and in the replayed world."""
 
 from random import Random
 from statistics import fmean, pstdev
@@ -48,7 +48,7 @@ def test_the_spread_by_requests_is_the_mean_over_time_of_the_deviation(seed: int
     assert found.range == pytest.approx(fmean(ranges))
 
 
-def test_the_played_world_spreads_pods_that_the_scheduler_packs() -> None:
+def test_the_replayed_world_spreads_pods_that_the_scheduler_packs() -> None:
     trace = Trace({name: {"cpu": "8"} for name in "abcd"})
     for number in range(8):
         trace.create(f"pod-{number}", "1")
@@ -57,7 +57,7 @@ def test_the_played_world_spreads_pods_that_the_scheduler_packs() -> None:
 
     found = evenness(trace, "cpu", measured=False)
     assert found.observed.deviation == pytest.approx(pstdev([100, 0, 0, 0]))
-    assert found.played.deviation == 0  # two pods on each node
+    assert found.replayed.deviation == 0  # two pods on each node
     assert trace.results.decisions.apart == 6
 
 
@@ -72,7 +72,7 @@ def use(**cpu: float) -> UseReading:
     return reading
 
 
-def test_a_pod_takes_its_measured_use_to_its_played_node() -> None:
+def test_a_pod_takes_its_measured_use_to_its_replayed_node() -> None:
     """The scheduler puts both on one node of four cores, which has 10 % for itself."""
     trace = Trace({name: {"cpu": "4"} for name in "ab"})
     for name in ("pod-0", "pod-1"):
@@ -84,8 +84,8 @@ def test_a_pod_takes_its_measured_use_to_its_played_node() -> None:
 
     found = evenness(trace, "cpu", measured=True)
     assert found.observed.deviation == pytest.approx(pstdev([60, 10]))
-    assert found.played.deviation == pytest.approx(pstdev([35, 35]), abs=1e-9)
-    assert found.played.mean == found.observed.mean == 35
+    assert found.replayed.deviation == pytest.approx(pstdev([35, 35]), abs=1e-9)
+    assert found.replayed.mean == found.observed.mean == 35
 
 
 def test_the_use_of_a_pod_that_is_not_measured_stays() -> None:
@@ -97,7 +97,7 @@ def test_the_use_of_a_pod_that_is_not_measured_stays() -> None:
     trace.at(10)
 
     found = evenness(trace, "cpu", measured=True)
-    assert found.played == found.observed
+    assert found.replayed == found.observed
 
 
 def test_with_measurements_the_profile_decides_by_water_level() -> None:

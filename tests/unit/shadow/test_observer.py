@@ -126,7 +126,7 @@ def test_a_process_that_stood_still_has_a_gap() -> None:
     assert trace.results.run.watched_seconds == 10
 
 
-def test_a_pod_without_a_node_in_the_played_world_gets_one_when_there_is_room() -> None:
+def test_a_pod_without_a_node_in_the_replayed_world_gets_one_when_there_is_room() -> None:
     """The scheduler's last pod fits where the profile has put the others apart."""
     trace = Trace({"a": {"cpu": "4"}, "b": {"cpu": "4"}})
     for name in ("one", "two"):

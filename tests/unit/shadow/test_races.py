@@ -74,7 +74,7 @@ def events(rng: Random, oracle: Oracle) -> Iterator[tuple[str, str, str]]:
         yield "delete", rng.choice(list(oracle.placed)), ""
 
 
-def play(seed: int) -> tuple[Trace, Oracle]:
+def replay(seed: int) -> tuple[Trace, Oracle]:
     rng, oracle = Random(seed), Oracle()  # noqa: S311 -- to be repeated  # noqa: S311 -- a repeatable scene
     trace = Trace({name: {"cpu": str(size)} for name, size in SIZES.items()}, leads=(1.0,))
     for second in range(1, END):
@@ -97,7 +97,7 @@ def play(seed: int) -> tuple[Trace, Oracle]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_counts_are_those_of_the_definitions(seed: int) -> None:
-    trace, oracle = play(seed)
+    trace, oracle = replay(seed)
     races, waiting = trace.results.races, trace.results.waiting
 
     assert races.bindings == oracle.bindings

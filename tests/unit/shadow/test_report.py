@@ -17,7 +17,7 @@ from tidelock.shadow.page import page
 from tidelock.shadow.report import report_of
 from tidelock.shadow.results import ShadowResults
 from tidelock.shadow.terminal import print_report, print_to
-from unit.shadow.example import played
+from unit.shadow.example import replayed
 from unit.shadow.trace import Trace
 
 DOCS = ROOT / "docs" / "shadow.md"
@@ -25,7 +25,7 @@ DOCS = ROOT / "docs" / "shadow.md"
 
 @pytest.fixture(scope="module")
 def results() -> ShadowResults:
-    return played().results
+    return replayed().results
 
 
 def printed(results: ShadowResults) -> str:

@@ -1,6 +1,6 @@
-"""The played world beside the truth: the same world in which the profile itself decides.
+"""The replayed world beside the truth: the same world in which the profile itself decides.
 
-A simulated cluster knows the use of each pod on whichever node. So it can be played twice: by the policy of
+A simulated cluster knows the use of each pod on whichever node. So it can be replayed twice: by the policy of
 the cluster, with a shadow run beside it, and by the profile of that run.
 """
 
@@ -43,7 +43,7 @@ def spread(cpu: Floats) -> float:
 
 @pytest.fixture(scope="module")
 def pairs() -> list[tuple[float, float, float, float]]:
-    """Return of some worlds the true and observed deviation, and the true and played one by the profile."""
+    """Return of some worlds the true and observed deviation, and the true and replayed one by the profile."""
     found = []
     for seed in range(4):
         configuration = PROFILE.configuration(seed)
@@ -54,7 +54,7 @@ def pairs() -> list[tuple[float, float, float, float]]:
         assert results.decisions.missed == results.decisions.created_bound == 0
         assert results.run.gap_count == 0
         found.append(
-            (spread(run.cpu), measured.observed.deviation, spread(own.cpu), measured.played.deviation)
+            (spread(run.cpu), measured.observed.deviation, spread(own.cpu), measured.replayed.deviation)
         )
     return found
 
@@ -64,11 +64,11 @@ def test_the_observed_deviation_is_the_true_one(pairs: list[tuple[float, float, 
         assert observed == pytest.approx(true)
 
 
-def test_the_played_deviation_is_near_the_true_one(pairs: list[tuple[float, float, float, float]]) -> None:
+def test_the_replayed_deviation_is_near_the_true_one(pairs: list[tuple[float, float, float, float]]) -> None:
     """Pods that end within a step are counted in one of them alone, and small differences grow.
 
     In these worlds the two are within 7 %. Whether the profile is more even than the policy is the same.
     """
-    for true, observed, own, played in pairs:
-        assert played == pytest.approx(own, rel=0.15)
-        assert (played < observed) is (own < true)
+    for true, observed, own, replayed in pairs:
+        assert replayed == pytest.approx(own, rel=0.15)
+        assert (replayed < observed) is (own < true)

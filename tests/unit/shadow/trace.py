@@ -1,4 +1,4 @@
-"""A small trace of a cluster's events, played to an observer on a clock that is set by hand."""
+"""A small trace of a cluster's events, replayed to an observer on a clock that is set by hand."""
 
 from typing import Any
 

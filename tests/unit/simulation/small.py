@@ -20,6 +20,6 @@ def world(seed: int = 0, *, steps: int = STEPS) -> SimulatedWorld:
 
 
 @lru_cache
-def play(policy: str, seed: int = 0, faults: MetricsFaults = NO_FAULTS) -> Run:
+def simulate(policy: str, seed: int = 0, faults: MetricsFaults = NO_FAULTS) -> Run:
     """Return the run of a seed's small world, which is cached and must not be changed."""
     return Simulation(world(seed), POLICIES[policy], seed, faults=faults).run()

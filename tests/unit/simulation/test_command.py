@@ -86,7 +86,7 @@ def test_traces_are_read_by_their_paths(tmp_path: Path, capsys: pytest.CaptureFi
         (["--policies", "random,random"], "--policies: 'random,random' names a policy twice"),
         (["--wander", "-1"], "wander: -1.0 should be from 0 to inf"),
         (["--interval", "70"], "interval: 70 should divide 300 seconds"),
-        (["--policies", "least-used", "--whole-scheduler"], "least-used: only arrays play"),
+        (["--policies", "least-used", "--whole-scheduler"], "least-used: only arrays simulate"),
         (["--nodes", "0"], "nodes: 0 should be more than 0"),
         (["--steps", "5"], "synthetic: 5 steps of 300 s are no longer than the warm-up of 36"),
         (["--openb-pods", "x.csv"], "--openb-nodes and --openb-pods belong together"),

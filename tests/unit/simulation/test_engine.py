@@ -14,7 +14,7 @@ from tidelock.simulation.measuring import DEFAULT_METRICS
 from tidelock.simulation.policies import POLICIES, TELLING
 from tidelock.simulation.results import figures
 from tidelock.simulation.world import STEP, SimulatedWorld
-from unit.simulation.small import HOUR, STEPS, play, world
+from unit.simulation.small import HOUR, STEPS, simulate, world
 
 
 @pytest.mark.parametrize("policy", ["random", "water-level"])
@@ -50,7 +50,7 @@ def test_a_step_is_a_whole_number_of_intervals() -> None:
 
 def test_no_node_is_overcommitted() -> None:
     of = world()
-    run = play("water-level")
+    run = simulate("water-level")
     requests = np.array([each.cpu for each in of.workloads])[of.workload]
     assert (run.node != NOT_PLACED).all()
 
@@ -62,7 +62,7 @@ def test_no_node_is_overcommitted() -> None:
 
 def test_the_use_of_a_node_is_the_sum_of_its_pods() -> None:
     of = world()
-    run = play("default")
+    run = simulate("default")
     step = 20
     start, end = step * STEP, (step + 1) * STEP
     share = np.clip(np.minimum(run.bound + of.lives, end) - np.maximum(run.bound, start), 0, None) / STEP
@@ -86,7 +86,7 @@ def test_the_omitted_plugins_do_not_change_decisions() -> None:
 
 
 def test_measured_use_spreads_better_than_requests_and_requests_better_than_chance() -> None:
-    spreads = [figures(play(policy, 1), HOUR).spread for policy in ("water-level", "default", "random")]
+    spreads = [figures(simulate(policy, 1), HOUR).spread for policy in ("water-level", "default", "random")]
 
     assert all(better < worse for better, worse in pairwise(spreads))
 

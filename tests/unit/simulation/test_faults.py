@@ -14,7 +14,7 @@ from tidelock.simulation.policies import POLICIES
 from tidelock.simulation.results import figures
 from tidelock.simulation.world import STEP
 from tidelock.simulation.worlds import burst_world
-from unit.simulation.small import HOUR, play, world
+from unit.simulation.small import HOUR, simulate, world
 
 _TO_HERE = {
     **FAULTS,
@@ -44,8 +44,8 @@ def _packing_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_is_never_worse_than_placement_by_requests_and_all_pods_are_placed(
     policy: str, fault: str
 ) -> None:
-    faulty = [play(policy, seed, _TO_HERE[fault]) for seed in _SEEDS]
-    default = [play("default", seed) for seed in _SEEDS]
+    faulty = [simulate(policy, seed, _TO_HERE[fault]) for seed in _SEEDS]
+    default = [simulate("default", seed) for seed in _SEEDS]
 
     assert all((run.node != NOT_PLACED).all() and not run.pending.any() for run in faulty)
     assert _mean_spread(faulty) <= 1.05 * _mean_spread(default)
@@ -54,7 +54,7 @@ def test_a_fault_is_never_worse_than_placement_by_requests_and_all_pods_are_plac
 @pytest.mark.parametrize("policy", ["water-level", "water-level-nodes"])
 def test_nodes_without_measurements_are_not_read_as_idle(policy: str) -> None:
     of, seed, faults = world(1), 1, FAULTS["missing"]
-    run = play(policy, seed, faults)
+    run = simulate(policy, seed, faults)
     missing = np.random.default_rng(seed).random(len(of.machines)) < faults.missing
     assert 0 < missing.sum() < len(missing)
 

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from tidelock.load.promql import Access, PrometheusClient, Vector
-from tidelock.load.source import SourceError, Trouble
+from tidelock.load.source import FailureReason, SourceError
 from tidelock.model.meta import Key
 from tidelock.simulation.recorder import DAY, REQUIRED, RecordedSpan, Recorder
 from tidelock.simulation.recording import PodIdentity, RecordedPod, Recording
@@ -126,7 +126,7 @@ async def test_a_malformed_item_is_an_error_of_the_source() -> None:
     with pytest.raises(SourceError) as refused:
         await read(ScriptedClient(kube_pod_info=[{"metric": 1}]))
 
-    assert refused.value.trouble is Trouble.MALFORMED
+    assert refused.value.reason is FailureReason.MALFORMED
 
 
 async def test_a_week_is_read_by_days() -> None:

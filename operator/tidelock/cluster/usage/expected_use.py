@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from tidelock.cluster.cache import Follower
+from tidelock.cluster.cache import CacheObserver
 from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.placed import Placed
@@ -32,7 +32,7 @@ _NODES_A_SLICE = 32
 _NOWHERE = -1
 
 
-class ExpectedUse(Follower):
+class ExpectedUse(CacheObserver):
     """The slots, and their sums by node that are in use."""
 
     def __init__(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelock.cluster.arrays import Mask
-from tidelock.cluster.cache import Follower
+from tidelock.cluster.cache import CacheObserver
 from tidelock.cluster.columns import Rows
 from tidelock.model.nodes import Node
 from tidelock.model.quantities import CPU, MEMORY
@@ -45,7 +45,7 @@ _NOTHING = (np.nan,) * int(np.prod(_SHAPE))
 _WIDTH = _HEAD + len(_NOTHING)
 
 
-class NodeColumns(Follower, ABC):
+class NodeColumns(CacheObserver, ABC):
     """Numbers that are read off each node: `width` a row, NaN where there are none."""
 
     def __init__(self, width: int, keys: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from grpclib.exceptions import GRPCError
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server, Stream
 
-from tidelock.accepting import accepting
+from tidelock.tcp_server import serve_tcp
 
 MOST_BYTES = 256 * 1024
 """Largest request. Karmada's have a few hundred bytes, and as many for each assumed workload."""
@@ -61,7 +61,7 @@ async def serving(
 
     """
     server = _Server(methods)
-    async with accepting(server.connect, address, port, option=option, tls=tls) as served:
+    async with serve_tcp(server.connect, address, port, option=option, tls=tls) as served:
         try:
             yield served
         finally:

@@ -104,7 +104,7 @@ class LowRiskOverCommitment(PreScore, Score):
         weights = self._args.risk_limit_weights
         self._weights = np.array([[weights.get(name, _DEFAULT_WEIGHT)] for name in MEASURED_RESOURCES])
         self._levels = NodeLevels()
-        handle.cache.follow(self._levels)
+        handle.cache.add_observer(self._levels)
         self._limits = follow_expected_use(handle, estimate=_limits, history=False).summed(_all)
         # The load risk does not depend on the pod: only nodes that have changed are looked at again.
         self._seen: npt.NDArray[np.float64] = np.zeros((4, len(MEASURED_RESOURCES), 0))

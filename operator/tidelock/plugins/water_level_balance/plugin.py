@@ -36,7 +36,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.framework.measured_use import follow_expected_use, in_whole
-from tidelock.framework.overload import Beyond, OverloadFilter
+from tidelock.framework.overload import ExceededLimits, OverloadFilter
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import quantity_of, read_args
 from tidelock.model.nodes import Node
@@ -105,7 +105,7 @@ class WaterLevelBalanceArgs(msgspec.Struct, frozen=True, rename="camel"):
     history: bool = True
 
 
-class _Beyond(Beyond):
+class _ExceededLimits(ExceededLimits):
     """Use beyond a limit: R x N."""
 
 
@@ -113,7 +113,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
     """Levels nodes by their measured use, and rules out those beyond a limit."""
 
     name = "WaterLevelBalance"
-    found = _Beyond
+    found = _ExceededLimits
 
     def __init__(self, handle: Handle, args: dict[str, Any]) -> None:
         """Take the settings of nodes without a WaterLevel, and the mode of levels."""
@@ -127,7 +127,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         self._scoring = LevelScoring(read.scoring, read.combination, self._shares)
         self._groups = UsagePolicies(handle.objects.water_levels, _policy(self.name, read))
         self._levels = NodeLevels()
-        handle.cache.follow(self._levels)
+        handle.cache.add_observer(self._levels)
         self._level_cache = UsageLevelCache(
             self._levels,
             handle.measurements,
@@ -149,7 +149,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         grouping = levels.grouping
         above = np.greater(_shortest(levels.use, grouping), grouping.limits)
         beyond = np.logical_and(above, levels.known)
-        state.write(_Beyond(beyond), temporary=True)
+        state.write(_ExceededLimits(beyond), temporary=True)
         return SUCCESS if beyond.any() else SKIP
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:

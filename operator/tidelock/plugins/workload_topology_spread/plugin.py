@@ -25,11 +25,11 @@ from tidelock.framework.api import (
     EnqueueExtensions,
     Handle,
     Mask,
-    OneReason,
     PreFilter,
     PreScore,
     Score,
     Scores,
+    SingleReasonFilter,
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
@@ -77,7 +77,7 @@ class _Spread:
         return replace(self, domains=tuple(replace(each, counts=each.counts.copy()) for each in self.domains))
 
 
-class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExtensions):
+class WorkloadTopologySpread(PreFilter, SingleReasonFilter, PreScore, Score, EnqueueExtensions):
     """Keeps the pods of one workload apart."""
 
     name = "WorkloadTopologySpread"
@@ -93,7 +93,7 @@ class WorkloadTopologySpread(PreFilter, OneReason, PreScore, Score, EnqueueExten
                 raise ValueError(f"pluginConfig of {self.name}: {text}")
         self._replicas = Replicas()
         if self._constraints:
-            handle.cache.follow(self._replicas)
+            handle.cache.add_observer(self._replicas)
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Count the workload's pods by domain. Skip pods without one, and those with own constraints."""

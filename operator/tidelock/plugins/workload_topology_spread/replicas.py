@@ -3,13 +3,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from tidelock.cluster.cache import Follower
+from tidelock.cluster.cache import CacheObserver
 from tidelock.cluster.placed import Placed
 
 _NOWHERE: Mapping[str, int] = {}
 
 
-class Replicas(Follower):
+class Replicas(CacheObserver):
     """Counts of pods by controller and node, without those that are being deleted."""
 
     def __init__(self) -> None:

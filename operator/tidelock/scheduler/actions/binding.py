@@ -28,7 +28,7 @@ from tidelock.plugins.default_preemption.plugin import DefaultPreemption
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import Extenders
-from tidelock.scheduler.actions.tasks import About
+from tidelock.scheduler.actions.tasks import FaultSubject
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.diagnosis import Diagnosis, diagnose_plugin_rejection
@@ -61,7 +61,7 @@ class Binder:
 
     def bind(self, assumed: AssumedPod, started: float) -> None:
         """Bind a pod in the background. `started` is the monotonic time at which its attempt began."""
-        about = About("binding", PODS, assumed.pod.meta)
+        about = FaultSubject("binding", PODS, assumed.pod.meta)
         self._tasks.spawn(self._bind_safely(assumed, started), about)
         self._recent.placed(assumed, self._clock.now())
 
@@ -70,7 +70,7 @@ class Binder:
 
         If its binding does not name the reservations that it took, these are written to the pod before.
         """
-        about = About("look-up", PODS, claim.pod.meta)
+        about = FaultSubject("look-up", PODS, claim.pod.meta)
         self._tasks.spawn(self._look_up(claim, answered), about, partial(self.look_up, claim, answered))
 
     def report(self, outcome: Unschedulable, *, announced: bool = False) -> None:
@@ -87,7 +87,7 @@ class Binder:
         if waiting.message != message or nominated is not None:
             waiting.message = message
             reason = "SchedulerError" if outcome.diagnosis.error else "Unschedulable"
-            about = About("condition", PODS, waiting.pod.meta)
+            about = FaultSubject("condition", PODS, waiting.pod.meta)
             self._tasks.spawn(self._write_unschedulable(waiting, reason, message, nominated), about)
 
     async def write_condition(

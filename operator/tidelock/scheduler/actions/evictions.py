@@ -26,7 +26,7 @@ from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import PREEMPTED_CONDITION, Pod, decode_pod
 from tidelock.scheduler.actions.binding import patch_status, pod_condition, pod_reference
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.tasks import About
+from tidelock.scheduler.actions.tasks import FaultSubject
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.defrag.controller import MigrationTask
@@ -59,14 +59,14 @@ class Evictor:
             if attempt.chosen:
                 self._telemetry.preemption_victims.observe(attempt.chosen)
             for pod in attempt.cleared:
-                self._tasks.spawn(self._take_nomination(pod), About("eviction", PODS, pod.meta))
+                self._tasks.spawn(self._take_nomination(pod), FaultSubject("eviction", PODS, pod.meta))
             for victim in attempt.victims:
-                about = About("eviction", PODS, victim.meta)
+                about = FaultSubject("eviction", PODS, victim.meta)
                 self._tasks.spawn(self._evict(attempt, victim), about, partial(self._failed, attempt, victim))
         for task in migrations:
             if task not in self._moving:
                 self._moving.add(task)
-                about = About(
+                about = FaultSubject(
                     "move", RESERVATIONS, ObjectMeta(task.reservation.name, task.reservation.namespace)
                 )
                 self._tasks.spawn(self._move_all(task), about)

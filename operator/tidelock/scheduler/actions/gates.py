@@ -16,7 +16,7 @@ from tidelock.model.failures import failure_note
 from tidelock.plugins.reservation.plugin import ReservationPlugin
 from tidelock.scheduler.actions.binding import Binder, report_failure
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.tasks import About
+from tidelock.scheduler.actions.tasks import FaultSubject
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.outcomes import Unschedulable
@@ -105,7 +105,7 @@ class GateReporter:
         diagnosis = Diagnosis(text, frozenset({waiting.gated_by}))
         context.recent.refused(Unschedulable(waiting, diagnosis), context.clock.now())
         report_failure(context.recorder, waiting.pod, text)
-        context.tasks.spawn(self._write(waiting, text), About("gate", PODS, waiting.pod.meta))
+        context.tasks.spawn(self._write(waiting, text), FaultSubject("gate", PODS, waiting.pod.meta))
 
     async def _write(self, waiting: QueuedPodInfo, text: str) -> None:
         """Write the condition unless the pod has changed. A write that fails is repeated later."""

@@ -14,14 +14,14 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.running import keeping_nearly_all
 from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.consulting import Consultant
 from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extender_calls import ExtenderCaller
 from tidelock.scheduler.actions.gates import GateReporter
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
-from tidelock.scheduler.core.outcomes import Consultation, Outcome
+from tidelock.scheduler.core.outcomes import ExtenderCall, Outcome
 from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.telemetry import Telemetry
@@ -51,7 +51,7 @@ class Loop:
     def __init__(
         self,
         decider: Decider,
-        consultant: Consultant,
+        extender_caller: ExtenderCaller,
         binder: Binder,
         evictor: Evictor,
         publisher: StatusWriter,
@@ -61,7 +61,7 @@ class Loop:
         isolation: Isolation,
     ) -> None:
         self._decider = decider
-        self._consultant = consultant
+        self._extender_caller = extender_caller
         self._binder = binder
         self._evictor = evictor
         self._publisher = publisher
@@ -69,9 +69,7 @@ class Loop:
         self._telemetry = telemetry
         self._clock = clock
         self._isolation = isolation
-        self._consulted: tuple[str, float] | None = (
-            None  # which pod extenders are asked about, and since when
-        )
+        self._called: tuple[str, float] | None = None  # which pod extenders are asked about, and since when
         self.on_answers: Callable[[Iterable[Key]], None] = lambda _keys: None
         self.on_groups: Callable[[Iterable[PodGroupResult]], None] = lambda _results: None
         self._event = asyncio.Event()
@@ -121,15 +119,15 @@ class Loop:
                 return
 
     def _hand_on(self, outcome: Outcome, started: float) -> None:
-        if isinstance(outcome, Consultation):
+        if isinstance(outcome, ExtenderCall):
             uid = outcome.waiting.pod.uid
-            if self._consulted is None or self._consulted[0] != uid:
-                self._consulted = (uid, started)
-            self._consultant.consult(outcome, self.wake)
+            if self._called is None or self._called[0] != uid:
+                self._called = (uid, started)
+            self._extender_caller.call(outcome, self.wake)
             return
-        if self._consulted is not None:
-            uid, since = self._consulted
-            self._consulted = None
+        if self._called is not None:
+            uid, since = self._called
+            self._called = None
             started = since if _pod_of(outcome).uid == uid else started
         elapsed = self._clock.monotonic() - started
         self._telemetry.scheduling_algorithm_duration.observe(elapsed)

@@ -33,7 +33,7 @@ from tidelock.model.conditions import failed
 from tidelock.model.failures import Attempt, failure_note
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.tasks import LONGEST_RETRY, About
+from tidelock.scheduler.actions.tasks import LONGEST_RETRY, FaultSubject
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class WritableObject(Protocol):
         """The stored status as plain JSON values."""
 
 
-class _Rest(NamedTuple):
+class _Pause(NamedTuple):
     """Until when, by the monotonic clock, an object with this spec is left alone after a fault."""
 
     until: float
@@ -85,7 +85,7 @@ class ObjectWriter(ABC):
         self._step = step
         self._tenant = tenant
         self._writing: set[Key] = set()
-        self._resting: dict[Key, _Rest] = {}
+        self._paused: dict[Key, _Pause] = {}
         self._passing = context.tasks.backoffs(LONGEST_RETRY)
         self._refused = context.tasks.backoffs()
 
@@ -140,7 +140,7 @@ class ObjectWriter(ABC):
     def _spawn(self, key: Key, stored: WritableObject, failure: Attempt | None = None) -> None:
         """Write an object in the background, or its status alone after a fault."""
         self._writing.add(key)
-        self._tasks.spawn(self._write(key, failure), About(self._step, self._resource, stored.meta))
+        self._tasks.spawn(self._write(key, failure), FaultSubject(self._step, self._resource, stored.meta))
 
     def lags(self, key: Key) -> bool:
         """Return whether an object differs from its desired state with no write under way."""
@@ -169,8 +169,8 @@ class ObjectWriter(ABC):
         )
 
     def _forget(self, key: Key) -> None:
-        """Drop the back-offs and the rest of an object that is gone, or is as it should be."""
-        self._resting.pop(key, None)
+        """Drop the back-offs and the pause of an object that is gone, or is as it should be."""
+        self._paused.pop(key, None)
         self._passing.reset(key)
         self._refused.reset(key)
 
@@ -239,7 +239,7 @@ class ObjectWriter(ABC):
         if stored is None:
             return
         meta = stored.meta
-        self._resting[key] = _Rest(self._clock.monotonic() + seconds, meta.uid, meta.generation)
+        self._paused[key] = _Pause(self._clock.monotonic() + seconds, meta.uid, meta.generation)
         asyncio.get_running_loop().call_later(seconds, self._wake, key)
         try:
             await self._write_fault(stored, fault)
@@ -256,20 +256,20 @@ class ObjectWriter(ABC):
             await self._replace_status(meta, status)
 
     def _wake(self, key: Key) -> None:
-        """Compare an object again once its rest is over."""
-        rest = self._resting.get(key)
-        if rest is None:
+        """Compare an object again once its pause is over."""
+        pause = self._paused.get(key)
+        if pause is None:
             return
-        left = rest.until - self._clock.monotonic()
+        left = pause.until - self._clock.monotonic()
         if left > 0:
             asyncio.get_running_loop().call_later(left, self._wake, key)
         else:
-            del self._resting[key]
+            del self._paused[key]
             self._compare_later(key)
 
     def _is_left_alone(self, key: Key) -> bool:
-        """Return whether an object rests after a fault. A new spec ends the rest."""
-        if (rest := self._resting.get(key)) is None or (stored := self._stored(key)) is None:
+        """Return whether an object is paused after a fault. A new spec ends the pause."""
+        if (pause := self._paused.get(key)) is None or (stored := self._stored(key)) is None:
             return False
-        same = (rest.uid, rest.generation) == (stored.meta.uid, stored.meta.generation)
-        return same and self._clock.monotonic() < rest.until
+        same = (pause.uid, pause.generation) == (stored.meta.uid, stored.meta.generation)
+        return same and self._clock.monotonic() < pause.until

@@ -13,7 +13,7 @@ from tidelock.model.conditions import Aspect, dated
 from tidelock.model.meta import Key
 from tidelock.model.pod_group import INITIALLY_SCHEDULED, PodGroup, decode_pod_group
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.tasks import About
+from tidelock.scheduler.actions.tasks import FaultSubject
 from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class PodGroupWriter:
                 continue
             self._newest[key] = result
             if earlier is None:
-                self._tasks.spawn(self._write(key), About("pod group", PODGROUPS, result.group.meta))
+                self._tasks.spawn(self._write(key), FaultSubject("pod group", PODGROUPS, result.group.meta))
 
     async def _write(self, key: Key) -> None:
         """Write the newest result of a group, and the next one if another has come meanwhile."""

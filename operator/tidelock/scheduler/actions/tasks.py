@@ -40,7 +40,7 @@ async def until_woken(wakeup: asyncio.Event, due: float | None, clock: Clock) ->
     wakeup.clear()
 
 
-class About(NamedTuple):
+class FaultSubject(NamedTuple):
     """The step and the object for which a fault of a task is counted."""
 
     step: str
@@ -81,7 +81,7 @@ class Tasks:
         self._calm_from = asyncio.get_running_loop().time() + _CALM
 
     def spawn(
-        self, work: Coroutine[Any, Any, None], about: About, again: Callable[[], None] | None = None
+        self, work: Coroutine[Any, Any, None], about: FaultSubject, again: Callable[[], None] | None = None
     ) -> None:
         """Start a task, unless the end has come. After a fault of the task `again` is called later."""
         if self._closed:
@@ -127,7 +127,7 @@ class Tasks:
         """Return back-offs for the writes of many objects: one that is refused is repeated less and less."""
         return Backoffs(_SHORTEST_RETRY, longest, self._rng)
 
-    def _ended(self, about: About, again: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
+    def _ended(self, about: FaultSubject, again: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
         loop = asyncio.get_running_loop()
         self._running.discard(task)
         self._calm_from = loop.time() + _CALM
@@ -137,13 +137,13 @@ class Tasks:
         if again is not None:
             loop.call_later(pause, self._again, about, again)
 
-    def _again(self, about: About, again: Callable[[], None]) -> None:
+    def _again(self, about: FaultSubject, again: Callable[[], None]) -> None:
         with self._isolation.attempt(*about):
             if not self._closed:
                 again()
 
 
-class TurnTaking(Api):
+class FairApi(Api):
     """The API of plugins: the requests of the client, each in its turn."""
 
     def __init__(self, api: Api, tasks: Tasks) -> None:

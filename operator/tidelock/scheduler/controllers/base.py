@@ -183,7 +183,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         desired = self._ask(kept)
         if desired.surplus or desired.removable:
             return True
-        may_create = not self._creations.is_resting(kept.meta, self._clock.monotonic())
+        may_create = not self._creations.is_paused(kept.meta, self._clock.monotonic())
         return bool(may_create and self._missing(kept, desired)) or self._status(kept, desired) != kept.status
 
     def _settled(self, key: Key) -> None:
@@ -221,7 +221,7 @@ class Reconciler(ObjectWriter, Generic[K]):
         if (kept := self._kept.get(key)) is None:
             return
         desired = self._ask(kept)
-        resting = self._creations.is_resting(kept.meta, self._clock.monotonic())
+        resting = self._creations.is_paused(kept.meta, self._clock.monotonic())
         missing = [] if resting else self._missing(kept, desired)
         if len(missing) > _FEW and kept.status.get("observedGeneration") != kept.meta.generation:
             status = self._status(kept, desired)
@@ -258,14 +258,14 @@ class Reconciler(ObjectWriter, Generic[K]):
         problem = next((error for error in errors if error is not None), None)
         self._creations.problems[kept.key] = str(problem or "")
         if isinstance(problem, Forbidden | Invalid):
-            self._awake.set(kept.key, self._creations.rest(kept.meta, self._clock.monotonic()))
+            self._awake.set(kept.key, self._creations.pause(kept.meta, self._clock.monotonic()))
             return None  # the same would be refused again
         self._creations.end_rest(kept.key)
         return problem
 
     def _try_refused_again(self, namespace: str) -> None:
         """Try refused creations of a namespace again soon, as its quotas have changed."""
-        for key, until in self._creations.shorten_rests(namespace, self._clock.monotonic()):
+        for key, until in self._creations.shorten_pauses(namespace, self._clock.monotonic()):
             self._awake.set(key, until)
             self._wakeup.set()
 

@@ -8,11 +8,11 @@ from tidelock.model.meta import Key, ObjectMeta
 # Seconds for which a Reservation that was created may be unseen by the watch before it is created again.
 _UNSEEN_SECONDS = 10.0
 # Seconds after which a Reservation that was refused is asked for again: each time twice as many.
-_SHORTEST_REST = 1.0
-_LONGEST_REST = 60.0
+_SHORTEST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
 
 
-class _Rest(NamedTuple):
+class _Pause(NamedTuple):
     """Until when an object of a generation creates nothing, and how many seconds that takes."""
 
     until: float
@@ -31,11 +31,11 @@ class Creations:
     def __init__(self) -> None:
         self.problems: dict[Key, str] = {}
         self._created: dict[Key, dict[str, float]] = {}
-        self._rests: dict[Key, _Rest] = {}
+        self._pauses: dict[Key, _Pause] = {}
 
     def forget(self, owner: Key) -> None:
         """Forget an object that is gone."""
-        for known in (self.problems, self._created, self._rests):
+        for known in (self.problems, self._created, self._pauses):
             known.pop(owner, None)
 
     def note(self, owner: Key, name: str, now: float) -> None:
@@ -55,31 +55,31 @@ class Creations:
         created = self._created.get(owner)
         return min(created.values()) + _UNSEEN_SECONDS if created else None
 
-    def rest(self, meta: ObjectMeta, now: float) -> float:
+    def pause(self, meta: ObjectMeta, now: float) -> float:
         """Create nothing for a while after a refusal, for longer than the last time. Return until when."""
-        before = self._rests.get(meta.key)
-        seconds = _SHORTEST_REST if before is None else min(2 * before.seconds, _LONGEST_REST)
-        self._rests[meta.key] = _Rest(now + seconds, seconds, meta.generation)
+        before = self._pauses.get(meta.key)
+        seconds = _SHORTEST_PAUSE if before is None else min(2 * before.seconds, _LONGEST_PAUSE)
+        self._pauses[meta.key] = _Pause(now + seconds, seconds, meta.generation)
         return now + seconds
 
     def end_rest(self, owner: Key) -> None:
         """Note that nothing was refused."""
-        self._rests.pop(owner, None)
+        self._pauses.pop(owner, None)
 
-    def is_resting(self, meta: ObjectMeta, now: float) -> bool:
-        """Return whether nothing is created for an object now. A new generation ends the rest."""
-        rest = self._rests.get(meta.key)
-        if rest is not None and rest.generation != meta.generation:
-            del self._rests[meta.key]
+    def is_paused(self, meta: ObjectMeta, now: float) -> bool:
+        """Return whether nothing is created for an object now. A new generation ends the pause."""
+        pause = self._pauses.get(meta.key)
+        if pause is not None and pause.generation != meta.generation:
+            del self._pauses[meta.key]
             return False
-        return rest is not None and now < rest.until
+        return pause is not None and now < pause.until
 
-    def shorten_rests(self, namespace: str, now: float) -> Iterator[tuple[Key, float]]:
-        """Shorten the rests of a namespace with changed quotas. Yield the objects, and until when they rest.
+    def shorten_pauses(self, namespace: str, now: float) -> Iterator[tuple[Key, float]]:
+        """Shorten the pauses of a namespace with changed quotas. Yield each object and its end of the pause.
 
         The API server may learn of the change a moment later.
         """
-        for key in [key for key in self._rests if key.namespace == namespace]:
-            until = now + _SHORTEST_REST
-            self._rests[key] = self._rests[key]._replace(until=until, seconds=_SHORTEST_REST / 2)
+        for key in [key for key in self._pauses if key.namespace == namespace]:
+            until = now + _SHORTEST_PAUSE
+            self._pauses[key] = self._pauses[key]._replace(until=until, seconds=_SHORTEST_PAUSE / 2)
             yield key, until

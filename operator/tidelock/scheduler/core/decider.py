@@ -32,9 +32,9 @@ from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.dry_run import DryRun, DryRunResult
 from tidelock.scheduler.core.estimation import CapacityEstimator
+from tidelock.scheduler.core.failed_parts import FailedParts
 from tidelock.scheduler.core.occupancy_observer import OccupancyObserver
 from tidelock.scheduler.core.outcomes import Outcome
-from tidelock.scheduler.core.parts import Parts
 from tidelock.scheduler.core.pipeline import FilterPipeline
 from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult, PodGroupScheduler, gates_of
 from tidelock.scheduler.core.pod_queue import EnqueueHook, SchedulingQueue
@@ -130,7 +130,7 @@ class Decider:
             self.cache, self.pipeline, self._preemptor, self.waiting_pods, on_plugin_failure
         )
         self.reservation_cycle = ReservationCycle(self.cache, self.ledger, self.pipeline, self._preemptor)
-        self._parts = Parts(self.ledger, on_failure)
+        self._parts = FailedParts(self.ledger, on_failure)
         self._capacity_events = CapacityEvents(self.ledger, self.cache, self.queue)
         self.taken_devices = TakenDevices(self.ledger, self.cache, self.queue, self.objects)
         self._make_planners(handle, earmark_after, on_plugin_failure)
@@ -321,5 +321,5 @@ def _make_ledger(
         move_after=move_after,
         on_failure=on_failure,
     )
-    cache.follow(OccupancyObserver(ledger))
+    cache.add_observer(OccupancyObserver(ledger))
     return ledger

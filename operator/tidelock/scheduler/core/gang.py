@@ -23,7 +23,7 @@ from tidelock.ledger.sets.groups import Group, GroupKey, is_placed_together
 from tidelock.model import reasons
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.packing import Search, begin_search
-from tidelock.scheduler.core.reservation_cycle import ReservationCycle, Site
+from tidelock.scheduler.core.reservation_cycle import PlacementTarget, ReservationCycle
 
 # After so many members that were tried the search for a domain goes on in a later step.
 _TRIES_A_STEP = 64
@@ -32,7 +32,7 @@ _MOST_TRIED_FIRST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Lack:
+class _UnplacedMember:
     """A member that does not fit beside those `before` it, and why. Over its quota it is not tried."""
 
     entry: ReservationInfo
@@ -45,8 +45,8 @@ class _Lack:
 class _Layout:
     """Which members would be where, and which nowhere."""
 
-    found: list[tuple[ReservationInfo, Site]]
-    lacks: list[_Lack]
+    found: list[tuple[ReservationInfo, PlacementTarget]]
+    unplaced_members: list[_UnplacedMember]
 
 
 class GangScheduler:
@@ -167,9 +167,9 @@ class GangScheduler:
             fewest: Mask = fits & (members == members[fits].min())
             return fewest
 
-        def spread(entry: ReservationInfo) -> Site | Diagnosis:
+        def spread(entry: ReservationInfo) -> PlacementTarget | Diagnosis:
             answer = seek(entry, among=label.borne, narrow=narrow)
-            if isinstance(answer, Site):
+            if isinstance(answer, PlacementTarget):
                 counts[label.code_of[answer.node.meta.labels[key]] + 1] += 1
             return answer
 
@@ -177,28 +177,28 @@ class GangScheduler:
 
     def _conclude(self, group: Group, layout: _Layout, now: float) -> None:
         """Reserve the found capacity if enough members fit, and note the shortfall of the others."""
-        group.over_quota = any(lack.over_quota for lack in layout.lacks)
-        if len(layout.lacks) > group.surplus:
-            if not self._try_first(group, layout.lacks[-1]):
-                self._refuse(group, layout.lacks[-1], now)
+        group.over_quota = any(unplaced.over_quota for unplaced in layout.unplaced_members)
+        if len(layout.unplaced_members) > group.surplus:
+            if not self._try_first(group, layout.unplaced_members[-1]):
+                self._refuse(group, layout.unplaced_members[-1], now)
             return
         group.tried_first = ()
         for entry, site in layout.found:
             self._ledger.placement.admit(entry, site.node, now, site.devices)
-        for lack in layout.lacks:
-            if not lack.over_quota or self._ledger.admission.within_quota(lack.entry, now):
-                self._cycle.refuse(lack.entry, lack.diagnosis, now)
+        for unplaced in layout.unplaced_members:
+            if not unplaced.over_quota or self._ledger.admission.within_quota(unplaced.entry, now):
+                self._cycle.refuse(unplaced.entry, unplaced.diagnosis, now)
 
-    def _try_first(self, group: Group, lack: _Lack) -> bool:
+    def _try_first(self, group: Group, unplaced: _UnplacedMember) -> bool:
         """Schedule another trial with a member before those that leave it no capacity, if that may help.
 
         The nodes of members depend on scores. So a group of different members may fit in another order though
         no capacity came free. Source: Lecoutre and others, "Last conflict based reasoning", ECAI 2006.
         """
-        entry, first = lack.entry, group.tried_first
-        others = {placement_demand(other) for other in group.order_of_trials[: lack.before]}
+        entry, first = unplaced.entry, group.tried_first
+        others = {placement_demand(other) for other in group.order_of_trials[: unplaced.before]}
         if (
-            lack.over_quota
+            unplaced.over_quota
             or entry.key in first
             or len(first) == _MOST_TRIED_FIRST
             or others <= {placement_demand(entry)}
@@ -209,25 +209,25 @@ class GangScheduler:
         self._ledger.waiting_reservations.retry(group.waiting[:1])
         return True
 
-    def _try(self, group: Group, seek: Callable[[ReservationInfo], Site | Diagnosis]) -> _Layout:
+    def _try(self, group: Group, seek: Callable[[ReservationInfo], PlacementTarget | Diagnosis]) -> _Layout:
         """Try each member beside all before it, until too many do not fit."""
-        found: list[tuple[ReservationInfo, Site]] = []
-        lacks: list[_Lack] = []
+        found: list[tuple[ReservationInfo, PlacementTarget]] = []
+        unplaced_members: list[_UnplacedMember] = []
         beside, spare = Charge(), group.surplus
         with self._ledger.holdings.trials.place() as count:
             for entry in group.order_of_trials:
                 self.tries += 1
                 if problem := self._ledger.quotas.problem(entry, beside):
-                    lacks.append(_excess(entry, len(found), problem))
-                elif isinstance(answer := seek(entry), Site):
+                    unplaced_members.append(_excess(entry, len(found), problem))
+                elif isinstance(answer := seek(entry), PlacementTarget):
                     found.append((entry, answer))
                     count(entry, *answer)
                     beside += self._ledger.quotas.asked(entry)
                 else:
-                    lacks.append(_Lack(entry, len(found), answer))
-                if len(lacks) > spare:
+                    unplaced_members.append(_UnplacedMember(entry, len(found), answer))
+                if len(unplaced_members) > spare:
                     break
-        return _Layout(found, lacks)
+        return _Layout(found, unplaced_members)
 
     def _refuse_for_quota(self, group: Group, now: float) -> bool:
         """Refuse a group if a quota allows too few members. Return whether it did."""
@@ -242,17 +242,17 @@ class GangScheduler:
             beside += self._ledger.quotas.asked(entry)
         return False
 
-    def _refuse(self, group: Group, lack: _Lack, now: float) -> None:
+    def _refuse(self, group: Group, unplaced: _UnplacedMember, now: float) -> None:
         """Refuse all members: the message has the number that fit, and the shortfall of the next one."""
-        entry, diagnosis = lack.entry, lack.diagnosis
-        reason = reasons.QUOTA_EXCEEDED if lack.over_quota else self._cycle.reason(entry, diagnosis)
+        entry, diagnosis = unplaced.entry, unplaced.diagnosis
+        reason = reasons.QUOTA_EXCEEDED if unplaced.over_quota else self._cycle.reason(entry, diagnosis)
         needed = group.least - group.served
         text = (
-            f"group {group.key.name} needs capacity for {needed} reservations at once, and {lack.before} fit"
-            f"; {entry.key.name} does not: {diagnosis.message}"
+            f"group {group.key.name} needs capacity for {needed} reservations at once, "
+            f"and {unplaced.before} fit; {entry.key.name} does not: {diagnosis.message}"
         )
         self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
 
 
-def _excess(entry: ReservationInfo, before: int, problem: str) -> _Lack:
-    return _Lack(entry, before, Diagnosis(problem, frozenset()), over_quota=True)
+def _excess(entry: ReservationInfo, before: int, problem: str) -> _UnplacedMember:
+    return _UnplacedMember(entry, before, Diagnosis(problem, frozenset()), over_quota=True)

@@ -1,11 +1,11 @@
 """Notifies the ledger of pods that come and go: they use shared reservations, or have a known end."""
 
-from tidelock.cluster.cache import Follower
+from tidelock.cluster.cache import CacheObserver
 from tidelock.cluster.placed import Placed
 from tidelock.ledger.ledger import Ledger
 
 
-class OccupancyObserver(Follower):
+class OccupancyObserver(CacheObserver):
     """Has shared reservations hold the rest of their capacity in the step in which a pod comes or goes."""
 
     def __init__(self, ledger: Ledger) -> None:

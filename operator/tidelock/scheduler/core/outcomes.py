@@ -21,7 +21,7 @@ class Unschedulable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Consultation:
+class ExtenderCall:
     """A pod about which extenders must be asked.
 
     Until their answer comes, no other pod is decided. Reservations and everything that is due go on. The pod
@@ -41,7 +41,7 @@ class Consultation:
     advice: ExtenderAdviceData | None = None
 
 
-Outcome = AssumedPod | Unschedulable | Consultation
+Outcome = AssumedPod | Unschedulable | ExtenderCall
 """The result for one pod."""
 
 

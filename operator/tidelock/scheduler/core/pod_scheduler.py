@@ -17,7 +17,7 @@ from tidelock.model.nodes import Node
 from tidelock.plugins.extender import ExtenderAdvice
 from tidelock.scheduler.core.cycle import AssumedPod, PreemptionCandidates, SchedulingCycle
 from tidelock.scheduler.core.diagnosis import Diagnosis
-from tidelock.scheduler.core.outcomes import Consultation, Outcome, Unschedulable, failure
+from tidelock.scheduler.core.outcomes import ExtenderCall, Outcome, Unschedulable, failure
 from tidelock.scheduler.core.pod_group_scheduler import PodGroupScheduler
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
 from tidelock.scheduler.core.queued_pod import QueuedPodInfo
@@ -27,7 +27,7 @@ class PodScheduler:
     """Runs the scheduling cycle of pods from the queue.
 
     Attributes:
-        consultation: the pod about which extenders are being asked, if there is one.
+        extender_call: the pod about which extenders are being asked, if there is one.
         groups: decides pods of PodGroups together, or None if no profile has that.
 
     """
@@ -51,7 +51,7 @@ class PodScheduler:
         self._extenders = extenders
         self._advised_profiles = _with_advice(profiles, handle) if extenders else {}
         self._on_plugin_failure = on_plugin_failure
-        self.consultation: Consultation | None = None
+        self.extender_call: ExtenderCall | None = None
         self._advice: ExtenderAdviceData | None = None
         self.groups = groups
         self._decided: deque[Outcome] = deque()  # together with an earlier outcome
@@ -65,7 +65,7 @@ class PodScheduler:
         """Return the instant at which a pod can be decided without any event: 0 is at once, None never."""
         if self.answered or self._decided:
             return 0.0
-        return self._queue.next_due() if self.consultation is None else None
+        return self._queue.next_due() if self.extender_call is None else None
 
     def schedule_one(self, now: float) -> Outcome | None:
         """Decide the next pod, or None if there is no pod or extenders have not answered.
@@ -76,8 +76,8 @@ class PodScheduler:
             return self._decided.popleft()
         if self.groups is not None:
             self.groups.end_nominations()
-        if self.consultation is not None:
-            outcome = self._conclude(self.consultation, now)
+        if self.extender_call is not None:
+            outcome = self._conclude(self.extender_call, now)
         elif (waiting := self._queue.pop(now)) is None:
             return None
         elif self.groups is not None and (together := self.groups.place_together(waiting, now)):
@@ -89,24 +89,24 @@ class PodScheduler:
             self.groups.note_alone(outcome)
         return outcome
 
-    def advised(self, consultation: Consultation, advice: ExtenderAdviceData) -> None:
+    def advised(self, call: ExtenderCall, advice: ExtenderAdviceData) -> None:
         """Take the extenders' answer. An answer about a pod that is gone has no effect."""
-        if consultation is self.consultation:
+        if call is self.extender_call:
             self._advice = advice
 
-    def _conclude(self, consultation: Consultation, now: float) -> Outcome | None:
+    def _conclude(self, call: ExtenderCall, now: float) -> Outcome | None:
         """Decide a pod about which extenders were asked. None without an answer, or if the pod is gone."""
-        waiting, advice = consultation.waiting, self._advice
+        waiting, advice = call.waiting, self._advice
         gone = self._queue.get(waiting.pod.uid) is not waiting
         if advice is None and not gone:
             return None
-        self.consultation = self._advice = None
+        self.extender_call = self._advice = None
         if advice is None or gone:
             return None
-        if consultation.victims is not None:
-            if consultation.advice is None:
+        if call.victims is not None:
+            if call.advice is None:
                 return self._schedule(waiting, now, advice)
-            before = consultation.advice
+            before = call.advice
             advice = replace(before, victims=advice.victims, error=advice.error)
         elif advice.error:
             self._queue.back_off(waiting.pod.uid, now)
@@ -126,8 +126,8 @@ class PodScheduler:
             if attempt.error is not None:
                 return self._retry_later(waiting, attempt.error, now)
             if nodes:
-                self.consultation = Consultation(waiting, nodes)
-                return self.consultation
+                self.extender_call = ExtenderCall(waiting, nodes)
+                return self.extender_call
         return self._decide(waiting, waiting.profile, now, advice)
 
     def _decide(
@@ -147,8 +147,8 @@ class PodScheduler:
                 self._queue.done(uid)  # a later failure is no rejection
             return outcome
         if isinstance(outcome, PreemptionCandidates):
-            self.consultation = Consultation(waiting, (), outcome.victims, advice)
-            return self.consultation
+            self.extender_call = ExtenderCall(waiting, (), outcome.victims, advice)
+            return self.extender_call
         if outcome.again:
             self._queue.back_off(uid, now)
             return Unschedulable(waiting, outcome)

@@ -36,7 +36,7 @@ _MOST_HOMES = 32
 _A_HOME = 64
 
 
-class Site(NamedTuple):
+class PlacementTarget(NamedTuple):
     """The place of a reservation: a node, and devices to which the node has access."""
 
     node: Node
@@ -67,7 +67,7 @@ class ReservationCycle:
         """
         with self.evaluate(profile, entry, now) as evaluation:
             node = self.find(entry, evaluation)
-            site = None if node is None else _site(evaluation, node)
+            site = None if node is None else _target_on(evaluation, node)
             if site is None:
                 diagnosis, pod = evaluation.diagnose(), evaluation.pod
                 if _may_preempt(entry, pod):
@@ -105,7 +105,7 @@ class ReservationCycle:
         now: float,
         among: Mask | None = None,
         narrow: Callable[[Mask], Mask] | None = None,
-    ) -> Site | Diagnosis:
+    ) -> PlacementTarget | Diagnosis:
         """Return the best node for a reservation that waits for its first capacity. Nothing is held.
 
         Args:
@@ -121,7 +121,7 @@ class ReservationCycle:
             if narrow is not None and fits.any():
                 fits = narrow(fits)
             node = evaluation.choose(fits)
-            return evaluation.diagnose() if node is None else _site(evaluation, node)
+            return evaluation.diagnose() if node is None else _target_on(evaluation, node)
 
     def capacities(self, profile: Profile, entry: ReservationInfo, now: float) -> Counts:
         """Return for each node how many reservations like a waiting one it can take at most."""
@@ -190,10 +190,10 @@ class ReservationCycle:
         return [each for each in candidates if each.pod.uid in owners]
 
 
-def _site(evaluation: Evaluation, node: Node) -> Site:
+def _target_on(evaluation: Evaluation, node: Node) -> PlacementTarget:
     """Return a node that fits, with the devices that the reservation would hold there."""
     found = evaluation.state.read(DevicesToHold)
-    return Site(node, () if found is None else found.on(node.name))
+    return PlacementTarget(node, () if found is None else found.on(node.name))
 
 
 def placed_reserve_pod(entry: ReservationInfo) -> ReservePod:

@@ -204,7 +204,7 @@ class EventHandlers:
         self.wake()
 
 
-class _Sink:
+class _LedgerEventHandler:
     """Common part of the handlers that change the ledger."""
 
     def __init__(self, event_handlers: EventHandlers) -> None:
@@ -220,7 +220,7 @@ class _Sink:
         return self._event_handlers.clock.now()
 
 
-class PodEventHandler(_Sink):
+class PodEventHandler(_LedgerEventHandler):
     """Handles pods: bound ones take capacity and end their reservations, unbound ones queue."""
 
     @atomic
@@ -315,7 +315,7 @@ class PodEventHandler(_Sink):
         self._event_handlers.listed("pods")
 
 
-class NodeEventHandler(_Sink):
+class NodeEventHandler(_LedgerEventHandler):
     """Handles nodes: their capacity, and the reservations on them."""
 
     @atomic
@@ -352,7 +352,7 @@ class NodeEventHandler(_Sink):
         self._event_handlers.listed("nodes")
 
 
-class ReservationEventHandler(_Sink):
+class ReservationEventHandler(_LedgerEventHandler):
     """Handles Reservations, which go to the ledger."""
 
     @atomic

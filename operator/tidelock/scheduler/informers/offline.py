@@ -16,7 +16,7 @@ from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of, listers_of
 
 
-class _Sink(Protocol):
+class _EventHandler(Protocol):
     def upsert(self, old: Any, new: Any) -> None: ...
 
     def synced(self) -> None: ...
@@ -77,7 +77,7 @@ class OfflineScheduler:
             listers_of(decider),
         )
         picture = cls(decider, event_handlers, now)
-        sinks: dict[str, _Sink] = {
+        sinks: dict[str, _EventHandler] = {
             **event_handlers.others,
             "nodes": event_handlers.nodes,
             "pods": event_handlers.pods,

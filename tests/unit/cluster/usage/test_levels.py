@@ -13,7 +13,7 @@ def followed(*nodes: Node) -> tuple[Cache, NodeLevels]:
     cache, levels = Cache(Columns()), NodeLevels()
     for each in nodes:
         cache.put_node(each)
-    cache.follow(levels)
+    cache.add_observer(levels)
     return cache, levels
 
 

@@ -27,7 +27,6 @@ from devcluster.karmada import (
 from devcluster.keys import Keys, make_keys
 from devcluster.loopback import HOST
 from isolating import Isolating
-from tidelock.accepting import ListenError
 from tidelock.binders.endpoint import Endpoint
 from tidelock.integrations.karmada import server, transport
 from tidelock.integrations.karmada.server import ENDPOINT, EstimatorServer
@@ -35,6 +34,7 @@ from tidelock.kube.errors import ServerError
 from tidelock.model.meta import Key
 from tidelock.model.workloads import decode_workload
 from tidelock.scheduler.core.estimation import CapacityEstimator
+from tidelock.tcp_server import ListenError
 from tidelock.telemetry import Telemetry
 from unit.integrations.karmada.pods_api import PodsApi
 from unit.scheduler.machinery import Core

@@ -45,7 +45,7 @@ async def advise(*extenders: Extender, pod: Pod = POD, nodes: tuple[Node, ...] =
 
 class TestFilter:
     async def test_nodes_are_sent_and_returned_as_whole_objects(self, server: ScriptedServer) -> None:
-        server.plays(answers({"Nodes": {"items": [NODES_JSON[1]]}, "FailedNodes": {"node-a": "too hot"}}))
+        server.replays(answers({"Nodes": {"items": [NODES_JSON[1]]}, "FailedNodes": {"node-a": "too hot"}}))
 
         advice = await advise(extender(server, filterVerb="filter"))
 
@@ -61,7 +61,7 @@ class TestFilter:
         assert advice.failed == {"node-a": ExtenderFailure("too hot", preemption_may_help=True)}
 
     async def test_an_extender_with_a_node_cache_gets_names_of_nodes(self, server: ScriptedServer) -> None:
-        server.plays(answers({"NodeNames": ["node-c", "node-a"]}))
+        server.replays(answers({"NodeNames": ["node-c", "node-a"]}))
 
         advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
 
@@ -70,18 +70,18 @@ class TestFilter:
         assert advice == ExtenderAdviceData(frozenset({"node-a", "node-c"}))
 
     async def test_an_extender_with_a_node_cache_may_return_whole_nodes(self, server: ScriptedServer) -> None:
-        server.plays(answers({"Nodes": {"items": NODES_JSON[:1]}}))
+        server.replays(answers({"Nodes": {"items": NODES_JSON[:1]}}))
         advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
         assert advice.names == {"node-a"}
 
     async def test_names_from_an_extender_without_a_node_cache_are_ignored(
         self, server: ScriptedServer
     ) -> None:
-        server.plays(answers({"NodeNames": ["node-a"]}))
+        server.replays(answers({"NodeNames": ["node-a"]}))
         assert await advise(extender(server, filterVerb="filter")) == ExtenderAdviceData()
 
     async def test_the_case_of_field_names_is_ignored(self, server: ScriptedServer) -> None:
-        server.plays(answers({"nodenames": ["node-a"], "failedNodes": {"node-b": "No"}, "error": ""}))
+        server.replays(answers({"nodenames": ["node-a"], "failedNodes": {"node-b": "No"}, "error": ""}))
         advice = await advise(extender(server, filterVerb="filter", nodeCacheCapable=True))
         assert advice == ExtenderAdviceData(
             frozenset({"node-a"}), {"node-b": ExtenderFailure("No", preemption_may_help=True)}
@@ -90,7 +90,7 @@ class TestFilter:
     async def test_an_unresolvable_failure_takes_precedence_over_a_failure(
         self, server: ScriptedServer
     ) -> None:
-        server.plays(
+        server.replays(
             answers(
                 {
                     "NodeNames": ["node-c"],
@@ -109,7 +109,7 @@ class TestFilter:
         self, server: ScriptedServer
     ) -> None:
         cached = {"nodeCacheCapable": True}
-        server.plays(
+        server.replays(
             answers({"NodeNames": ["node-b", "node-c"], "FailedNodes": {"node-a": "first"}}),
             answers({"NodeNames": ["node-c"], "FailedNodes": {"node-b": "second"}}),
         )
@@ -127,7 +127,7 @@ class TestFilter:
         }
 
     async def test_no_extender_is_called_when_no_node_is_left(self, server: ScriptedServer) -> None:
-        server.plays(answers({"NodeNames": []}))
+        server.replays(answers({"NodeNames": []}))
         each = extender(server, filterVerb="filter", prioritizeVerb="prioritize", nodeCacheCapable=True)
         assert await advise(each, each) == ExtenderAdviceData()
         assert len(server.asked) == 1
@@ -154,7 +154,7 @@ class TestFilter:
     async def test_an_error_leaves_no_nodes_and_no_failures(
         self, server: ScriptedServer, answer: Any, error: str
     ) -> None:
-        server.plays(answer)
+        server.replays(answer)
         failing = extender(server, filterVerb="filter", nodeCacheCapable=True)
 
         advice = await advise(failing)
@@ -171,7 +171,7 @@ class TestFilter:
         assert advice.error == f"failed filter with extender at URL {url}: no answer within 0.05 s"
 
     async def test_the_failure_of_an_ignorable_extender_changes_nothing(self, server: ScriptedServer) -> None:
-        server.plays(answers("oops", status=500), answers({"NodeNames": ["node-b"]}))
+        server.replays(answers("oops", status=500), answers({"NodeNames": ["node-b"]}))
         cached = {"nodeCacheCapable": True, "filterVerb": "filter"}
 
         advice = await advise(extender(server, ignorable=True, **cached), extender(server, **cached))
@@ -189,7 +189,7 @@ class TestFilter:
 
 class TestPrioritize:
     async def test_priorities_are_weighted_scaled_and_summed(self, server: ScriptedServer) -> None:
-        server.plays(
+        server.replays(
             answers([{"Host": "node-a", "Score": 10}, {"Host": "node-b", "Score": 1}]),
             answers([{"host": "node-a", "score": 10}, {"host": "node-b", "score": 1}]),
         )
@@ -208,7 +208,7 @@ class TestPrioritize:
         ]
 
     async def test_no_priorities_are_requested_for_a_single_node(self, server: ScriptedServer) -> None:
-        server.plays(answers({"NodeNames": ["node-b"]}))
+        server.replays(answers({"NodeNames": ["node-b"]}))
         one = extender(server, filterVerb="filter", prioritizeVerb="prioritize", nodeCacheCapable=True)
         assert await advise(one) == ExtenderAdviceData(frozenset({"node-b"}))
         assert [asked.path for asked in server.asked] == ["/scheduler/filter"]
@@ -217,11 +217,11 @@ class TestPrioritize:
         "answer", [answers("x", status=500), answers({"a": 1}), answers([{"Score": "1"}])]
     )
     async def test_a_failure_counts_as_no_priorities(self, server: ScriptedServer, answer: Any) -> None:
-        server.plays(answer)
+        server.replays(answer)
         assert await advise(extender(server, prioritizeVerb="prioritize")) == ExtenderAdviceData(ALL)
 
     async def test_null_counts_as_no_priorities(self, server: ScriptedServer) -> None:
-        server.plays(answers("null"))
+        server.replays(answers("null"))
         assert await advise(extender(server, prioritizeVerb="prioritize")) == ExtenderAdviceData(ALL)
 
 
@@ -232,7 +232,7 @@ class TestInterest:
     async def test_only_extenders_that_manage_a_resource_of_the_pod_are_called(
         self, server: ScriptedServer, managed: tuple[str, ...], interested: bool
     ) -> None:
-        server.plays(answers({"NodeNames": ["node-a"]}))
+        server.replays(answers({"NodeNames": ["node-a"]}))
         resources = [{"name": name} for name in managed]
         one = extender(server, filterVerb="filter", nodeCacheCapable=True, managedResources=resources)
 
@@ -242,7 +242,7 @@ class TestInterest:
         assert len(server.asked) == interested
 
     async def test_limits_of_init_containers_count_too(self, server: ScriptedServer) -> None:
-        server.plays(answers({"NodeNames": ["node-a"]}))
+        server.replays(answers({"NodeNames": ["node-a"]}))
         init = [{"name": "init", "resources": {"limits": {"example.com/bar": "1"}}}]
         one = extender(
             server, filterVerb="f", nodeCacheCapable=True, managedResources=[{"name": "example.com/bar"}]
@@ -259,7 +259,7 @@ class TestBind:
     async def test_the_extender_that_binds_gets_the_names_of_pod_and_node(
         self, server: ScriptedServer
     ) -> None:
-        server.plays(answers({}))
+        server.replays(answers({}))
 
         assert await self.bind(extender(server, filterVerb="filter"), extender(server, bindVerb="bind"))
 
@@ -285,7 +285,7 @@ class TestBind:
     async def test_the_error_of_a_failed_binding_shows_whether_the_pod_may_be_bound(
         self, server: ScriptedServer, answer: Any, error: str, unknown: bool
     ) -> None:
-        server.plays(answer)
+        server.replays(answer)
         with pytest.raises(ExtenderError, match=error) as failed:
             await self.bind(extender(server, bindVerb="bind"))
         assert failed.value.outcome_unknown is unknown
@@ -300,7 +300,7 @@ class TestBind:
     async def test_after_a_failure_of_an_ignorable_binder_the_scheduler_binds_the_pod(
         self, server: ScriptedServer
     ) -> None:
-        server.plays(answers({"Error": "no"}))
+        server.replays(answers({"Error": "no"}))
         assert not await self.bind(extender(server, bindVerb="bind", ignorable=True))
 
 
@@ -321,7 +321,7 @@ class TestPreempt:
     async def test_victims_are_sent_as_whole_objects_and_may_be_replaced(
         self, server: ScriptedServer
     ) -> None:
-        server.plays(
+        server.replays(
             answers(
                 {"NodeNameToMetaVictims": {"node-a": {"Pods": [{"UID": "uid-old-1"}], "NumPDBViolations": 2}}}
             )
@@ -338,7 +338,7 @@ class TestPreempt:
         }
 
     async def test_an_extender_with_a_node_cache_gets_victims_by_uid(self, server: ScriptedServer) -> None:
-        server.plays(answers({"nodenametometavictims": {"node-a": {"pods": [{"uid": "uid-old-0"}]}}}))
+        server.replays(answers({"nodenametometavictims": {"node-a": {"pods": [{"uid": "uid-old-0"}]}}}))
 
         chosen = await self.preempt(extender(server, preemptVerb="preempt", nodeCacheCapable=True))
 
@@ -357,7 +357,7 @@ class TestPreempt:
     async def test_no_further_extender_is_called_when_no_candidate_is_left(
         self, server: ScriptedServer
     ) -> None:
-        server.plays(answers({"NodeNameToMetaVictims": None}))
+        server.replays(answers({"NodeNameToMetaVictims": None}))
         each = extender(server, preemptVerb="preempt")
         assert await self.preempt(each, each) == {}
         assert len(server.asked) == 1
@@ -377,14 +377,14 @@ class TestPreempt:
         ],
     )
     async def test_an_invalid_answer_fails(self, server: ScriptedServer, answer: Any, error: str) -> None:
-        server.plays(answers({"NodeNameToMetaVictims": answer}))
+        server.replays(answers({"NodeNameToMetaVictims": answer}))
         with pytest.raises(ExtenderError, match=error):
             await self.preempt(extender(server, preemptVerb="preempt"))
 
     async def test_an_ignorable_extender_may_return_nodes_without_victims_which_are_left_out(
         self, server: ScriptedServer
     ) -> None:
-        server.plays(
+        server.replays(
             answers({"NodeNameToMetaVictims": {"node-b": {}, "node-a": {"Pods": [{"UID": "uid-old-0"}]}}})
         )
         chosen = await self.preempt(extender(server, preemptVerb="preempt", ignorable=True))
@@ -393,7 +393,7 @@ class TestPreempt:
     async def test_the_failure_of_an_ignorable_extender_leaves_the_victims_unchanged(
         self, server: ScriptedServer
     ) -> None:
-        server.plays(answers("x", status=500))
+        server.replays(answers("x", status=500))
         chosen = await self.preempt(extender(server, preemptVerb="preempt", ignorable=True))
         assert chosen == {"node-a": (["old-0"], 1)}
 
@@ -409,7 +409,7 @@ class TestTls:
             tls.load_verify_locations(keys.authority)
         server = ScriptedServer()
         await server.start(tls)
-        server.plays(answers({"NodeNames": ["node-a"]}))
+        server.replays(answers({"NodeNames": ["node-a"]}))
         yield server, keys
         await server.close()
 
@@ -486,6 +486,6 @@ async def test_priorities_of_all_extenders_are_requested_at_the_same_time(server
         await both.wait()
         return await answers([{"Host": "node-a", "Score": 1}])(request)
 
-    server.plays(answer, answer)
+    server.replays(answer, answer)
     each = extender(server, prioritizeVerb="prioritize")
     assert (await advise(each, each)).scores == {"node-a": 20}

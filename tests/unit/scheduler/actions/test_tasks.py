@@ -5,10 +5,10 @@ from builders import NOW
 from isolating import Isolating
 from tidelock.kube.client import RESERVATIONS
 from tidelock.model.meta import ObjectMeta
-from tidelock.scheduler.actions.tasks import About, Tasks, until_woken
-from unit.scheduler.machinery import HandClock, turns
+from tidelock.scheduler.actions.tasks import FaultSubject, Tasks, until_woken
+from unit.scheduler.machinery import FakeClock, turns
 
-ABOUT = About("status", RESERVATIONS, ObjectMeta("lock", "shop"))
+ABOUT = FaultSubject("status", RESERVATIONS, ObjectMeta("lock", "shop"))
 
 
 def make_tasks() -> Tasks:
@@ -24,7 +24,7 @@ async def _crash(message: str) -> None:
 
 
 async def test_a_wait_until_an_instant_that_has_passed_ends_at_once() -> None:
-    waiting = asyncio.create_task(until_woken(asyncio.Event(), NOW - 1, HandClock()))
+    waiting = asyncio.create_task(until_woken(asyncio.Event(), NOW - 1, FakeClock()))
     await turns()
     assert waiting.done()
 

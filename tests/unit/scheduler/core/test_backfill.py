@@ -101,7 +101,7 @@ def test_others_are_placed_on_nodes_without_the_earmark(core: Core) -> None:
     assert reservation(core, "small", "1").node == "node-a"
 
 
-def play(core: Core, seconds: int) -> None:
+def schedule_small_pods(core: Core, seconds: int) -> None:
     """Add a pod of 1 CPU every 5 seconds, and remove each 45 seconds after it was placed."""
     ends: dict[str, float] = {}
     bound: dict[str, Pod] = {}
@@ -121,10 +121,10 @@ def play(core: Core, seconds: int) -> None:
 @pytest.mark.parametrize("after", [LONG, inf])
 def test_a_stream_of_small_pods_does_not_starve_a_large_reservation(after: float) -> None:
     core = Core(node("node-a", cpu="4"), node("node-b", cpu="4"), earmark_after=after)
-    play(core, 60)
+    schedule_small_pods(core, 60)
     large = reservation(core, cpu="3")
     assert large.phase is Phase.PENDING
-    play(core, 600)
+    schedule_small_pods(core, 600)
 
     assert (large.activated_at is not None) == (after == LONG)
 

@@ -287,13 +287,13 @@ def test_a_pod_that_is_gone_before_its_claim_is_known_leaves_the_reservation_to_
 def test_an_admitted_binding_takes_the_reservations_that_admission_chose() -> None:
     core = Core(node("node-a", cpu="8"))
     entries = held(core, "4", "1")
-    guard = AdmissionCheck(core.decider)
-    arrivals = UnboundPods(core.event_handlers.pods, guard, core.clock)
+    check = AdmissionCheck(core.decider)
+    unbound_pods = UnboundPods(core.event_handlers.pods, check, core.clock)
     waiting = web(scheduler="default-scheduler")
-    arrivals.upsert(None, waiting)
-    assert guard.admit(waiting, "node-a", NOW) == ""
+    unbound_pods.upsert(None, waiting)
+    assert check.admit(waiting, "node-a", NOW) == ""
     assert phases(entries) == [ACTIVE, BOUND]
-    arrivals.upsert(waiting, foreign(version=2))
+    unbound_pods.upsert(waiting, foreign(version=2))
     (claim,) = core.effects.claims
     assert (claim.unwritten, claim.uids) == (True, ["uid-lock-1"])
     core.answer()

@@ -18,7 +18,7 @@ from tidelock.model.pods import decode_pod
 from tidelock.model.raw import keeping_raw
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.outcomes import Consultation
+from tidelock.scheduler.core.outcomes import ExtenderCall
 from tidelock.scheduler.core.queued_pod import QueueName
 from unit.kube.scripted import ScriptedServer, answers
 from unit.scheduler.machinery import Core, Shell, pod_path
@@ -43,22 +43,22 @@ def core(*nodes: Node) -> Core:
     return Core(*nodes, configuration=with_extender())
 
 
-def consulted(scheduler: Core) -> Consultation:
+def asked_extenders(scheduler: Core) -> ExtenderCall:
     """Run one step, and assert that it calls extenders."""
     outcome = scheduler.step()
-    assert isinstance(outcome, Consultation), outcome
+    assert isinstance(outcome, ExtenderCall), outcome
     return outcome
 
 
 def answer(scheduler: Core, advice: ExtenderAdviceData) -> None:
-    """Answer the last consultation."""
-    consultation = scheduler.decider.pod_scheduler.consultation
-    assert consultation is not None
-    scheduler.decider.pod_scheduler.advised(consultation, advice)
+    """Answer the last extender call."""
+    call = scheduler.decider.pod_scheduler.extender_call
+    assert call is not None
+    scheduler.decider.pod_scheduler.advised(call, advice)
 
 
-def names(consultation: Consultation) -> list[str]:
-    return [each.name for each in consultation.nodes]
+def names(call: ExtenderCall) -> list[str]:
+    return [each.name for each in call.nodes]
 
 
 class TestOrder:
@@ -70,7 +70,7 @@ class TestOrder:
     def test_only_nodes_that_pass_all_filters_are_sent(self) -> None:
         scheduler = core(node("node-a"), node("node-b", cpu="0"), node("node-c"))
         scheduler.add(pod("web-0", requests=WANTED))
-        assert names(consulted(scheduler)) == ["node-a", "node-c"]
+        assert names(asked_extenders(scheduler)) == ["node-a", "node-c"]
 
     def test_a_pod_that_fits_no_node_is_refused_without_a_call(self) -> None:
         scheduler = core(node("node-a", cpu="0"))
@@ -80,7 +80,7 @@ class TestOrder:
     def test_later_pods_wait_for_the_answer(self) -> None:
         scheduler = core(node("node-a", cpu="1"))
         scheduler.add(pod("web-0", requests=WANTED), pod("web-1"))
-        consulted(scheduler)
+        asked_extenders(scheduler)
 
         assert scheduler.step() is None
         assert scheduler.decider.next_due() is None
@@ -93,7 +93,7 @@ class TestOrder:
     def test_reservations_are_decided_in_the_meantime_and_count_for_the_pod(self) -> None:
         scheduler = core(node("node-a", cpu="1"), node("node-b", cpu="1"))
         scheduler.add(pod("web-0", requests=WANTED))
-        consulted(scheduler)
+        asked_extenders(scheduler)
         reservation = scheduler.reservation(nodeName="node-a", owner="db-0", ttlSeconds=60)
 
         assert scheduler.step() is None
@@ -103,12 +103,12 @@ class TestOrder:
         answer(scheduler, ExtenderAdviceData(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
         assert scheduler.place().node_name == "node-b"
 
-    def test_a_reservation_expires_during_a_consultation(self) -> None:
+    def test_a_reservation_expires_during_an_extender_call(self) -> None:
         scheduler = core(node("node-a"))
         reservation = scheduler.reservation(ttlSeconds=60)
         scheduler.step()
         scheduler.add(pod("web-1", requests=WANTED))
-        consulted(scheduler)
+        asked_extenders(scheduler)
         scheduler.clock.advance(60)
         scheduler.step()
         assert reservation.phase is Phase.EXPIRED
@@ -120,7 +120,7 @@ class TestAnswer:
         """Build a scheduler that has called extenders about a pod and two nodes, of which one is better."""
         scheduler = core(node("node-a", cpu="64"), node("node-b", cpu="2"))
         scheduler.add(pod("web-0", requests=WANTED))
-        assert names(consulted(scheduler)) == ["node-a", "node-b"]
+        assert names(asked_extenders(scheduler)) == ["node-a", "node-b"]
         return scheduler
 
     def test_the_answer_narrows_the_choice(self, asked: Core) -> None:
@@ -155,7 +155,7 @@ class TestAnswer:
         assert not refused.diagnosis.error
         assert asked.queue.counts()[QueueName.UNSCHEDULABLE] == 1
 
-    def test_an_event_during_a_consultation_counts_when_the_pod_is_refused(self, asked: Core) -> None:
+    def test_an_event_during_an_extender_call_counts_when_the_pod_is_refused(self, asked: Core) -> None:
         """The pod is in flight when capacity comes free, so no later event would wake it."""
         asked.event_handlers.nodes.upsert(None, node("node-c"))
         answer(asked, ExtenderAdviceData())
@@ -172,7 +172,7 @@ class TestAnswer:
         assert (refused.diagnosis.message, refused.diagnosis.error) == ("failed filter with extender", True)
         assert asked.queue.counts()[QueueName.BACKOFF] == 1
         asked.clock.advance(1)
-        consulted(asked)
+        asked_extenders(asked)
 
     def test_an_answer_about_a_pod_that_is_gone_is_dropped(self, asked: Core) -> None:
         asked.event_handlers.pods.remove(pod("web-0", requests=WANTED))
@@ -184,13 +184,13 @@ class TestAnswer:
         assert asked.used("node-a") + asked.used("node-b") == 1000
 
     def test_no_pod_waits_for_an_answer_about_a_pod_that_is_gone(self, asked: Core) -> None:
-        late = asked.decider.pod_scheduler.consultation
+        late = asked.decider.pod_scheduler.extender_call
         assert late is not None
         asked.event_handlers.pods.remove(pod("web-0", requests=WANTED))
         asked.add(pod("web-1", requests=WANTED))
         assert asked.step() is None
         assert asked.decider.next_due() == 0
-        consulted(asked)
+        asked_extenders(asked)
 
         asked.decider.pod_scheduler.advised(late, ExtenderAdviceData(frozenset({"node-a"})))
         assert asked.step() is None
@@ -202,7 +202,7 @@ class TestAnswer:
         reservation = scheduler.reservation(nodeName="node-b", resources=WANTED)
         scheduler.step()
         scheduler.add(pod("web-0", requests=WANTED))
-        consulted(scheduler)
+        asked_extenders(scheduler)
         answer(scheduler, ExtenderAdviceData(frozenset({"node-a", "node-b"}), scores={"node-a": 100}))
 
         assert scheduler.place().node_name == "node-b"
@@ -217,7 +217,7 @@ class TestVictims:
         """Build a scheduler that has found victims on two nodes and has called extenders about them."""
         scheduler = self.crowded()
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
-        assert set(consulted(scheduler).victims or {}) == {"node-a", "node-b"}
+        assert set(asked_extenders(scheduler).victims or {}) == {"node-a", "node-b"}
         return scheduler
 
     def crowded(self, **fields: Any) -> Core:
@@ -233,10 +233,10 @@ class TestVictims:
         return scheduler
 
     def victims(self, scheduler: Core, *node_names: str) -> dict[str, Victims]:
-        consultation = scheduler.decider.pod_scheduler.consultation
-        assert consultation is not None
-        assert consultation.victims is not None
-        return {name: consultation.victims[name] for name in node_names}
+        call = scheduler.decider.pod_scheduler.extender_call
+        assert call is not None
+        assert call.victims is not None
+        return {name: call.victims[name] for name in node_names}
 
     def test_no_victim_is_chosen_before_the_extenders_have_answered(self, asked: Core) -> None:
         assert asked.step() is None
@@ -288,24 +288,24 @@ class TestVictims:
     def test_a_node_with_capacity_that_came_free_is_sent_to_the_extender_first(self) -> None:
         scheduler = self.crowded(filterVerb="filter")
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
-        victims = consulted(scheduler).victims
+        victims = asked_extenders(scheduler).victims
         assert victims is not None
         scheduler.event_handlers.pods.remove(victims["node-a"].pods[0].pod)
         answer(scheduler, ExtenderAdviceData(victims=victims))
-        assert names(consulted(scheduler)) == ["node-a"]
+        assert names(asked_extenders(scheduler)) == ["node-a"]
 
     def test_nodes_with_victims_are_sent_after_the_extender_has_refused_all_fitting_nodes(self) -> None:
         scheduler = self.crowded(filterVerb="filter")
         scheduler.event_handlers.nodes.upsert(None, node("node-c"))
         scheduler.add(pod("low-c", requests={"cpu": "1"}, node_name="node-c"))
         scheduler.add(pod("web-0", requests=WANTED, priority=10))
-        assert names(consulted(scheduler)) == ["node-c"]
+        assert names(asked_extenders(scheduler)) == ["node-c"]
 
         answer(
             scheduler,
             ExtenderAdviceData(failed={"node-c": ExtenderFailure("too hot", preemption_may_help=False)}),
         )
-        victims = consulted(scheduler).victims
+        victims = asked_extenders(scheduler).victims
         assert victims is not None
         assert set(victims) == {"node-a", "node-b"}
         answer(scheduler, ExtenderAdviceData(victims=victims))
@@ -361,7 +361,7 @@ class TestLoop:
         return str(scheduler.api.objects[pod_path(name)]["spec"]["nodeName"])
 
     async def test_a_pod_is_placed_on_a_node_that_the_extender_allows(self, server: ScriptedServer) -> None:
-        server.plays(answers({"NodeNames": ["node-b"]}))
+        server.replays(answers({"NodeNames": ["node-b"]}))
         scheduler = self.shell(server)
         self.send(scheduler, "web-0", WANTED)
         self.send(scheduler, "web-1", {"cpu": "1"})
@@ -387,7 +387,7 @@ class TestLoop:
             await until(lambda: "FailedScheduling" in scheduler.recorder.reasons)
 
     async def test_a_failure_is_reported_as_an_error(self, server: ScriptedServer) -> None:
-        server.plays(answers("no", status=500))
+        server.replays(answers("no", status=500))
         scheduler = self.shell(server)
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
@@ -405,7 +405,7 @@ class TestLoop:
         )
 
     async def test_an_extender_may_bind(self, server: ScriptedServer) -> None:
-        server.plays(answers({}))
+        server.replays(answers({}))
         scheduler = self.shell(server, filterVerb="", bindVerb="bind")
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
@@ -416,7 +416,7 @@ class TestLoop:
         assert server.asked[0].json["PodName"] == "web-0"
 
     async def test_a_binding_that_the_extender_refuses_is_undone(self, server: ScriptedServer) -> None:
-        server.plays(answers({"Error": "no device"}))
+        server.replays(answers({"Error": "no device"}))
         scheduler = self.shell(server, filterVerb="", bindVerb="bind")
         self.send(scheduler, "web-0", WANTED)
         async with running(scheduler):
@@ -435,7 +435,7 @@ class TestLoop:
         assert scheduler.recorder.reasons == ["Scheduled"]
 
 
-def test_without_extenders_there_is_no_consultation() -> None:
+def test_without_extenders_there_is_no_extender_call() -> None:
     scheduler = Core(node("node-a"))
     scheduler.add(pod("web-0", requests=WANTED))
     assert isinstance(scheduler.step(), AssumedPod)
@@ -449,7 +449,7 @@ class TestPreemption:
 
         Return its status and the remaining low pods.
         """
-        server.plays(answers(answer, status=status))
+        server.replays(answers(answer, status=status))
         settings = {"filterVerb": "", "preemptVerb": "preempt", "nodeCacheCapable": True, **fields}
         scheduler = Shell(
             node("node-a", cpu="1"),

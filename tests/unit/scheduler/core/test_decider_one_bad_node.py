@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import NAMESPACE, node, pod
-from tidelock.cluster.cache import Follower
+from tidelock.cluster.cache import CacheObserver
 from tidelock.cluster.index.pod_counts import PodCountQuery
 from tidelock.cluster.index.selection import Choice, Selection
 from tidelock.model.failures import StateLostError
@@ -17,7 +17,7 @@ from unit.scheduler.machinery import Core
 EVERY = PodCountQuery((Choice(frozenset({NAMESPACE}), Selection(())),))
 
 
-class Plugin(Follower):
+class Plugin(CacheObserver):
     """A plugin that follows the nodes, and fails for the node of a name before or after other plugins."""
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ def test_a_node_for_which_a_plugin_fails_is_unchanged_and_is_processed_later() -
     """Regression: its pods were never counted, as the node counted as known by then."""
     core = Fed(node("node-a", cpu="4"))
     first, last = Plugin(), Plugin()
-    core.cache.follow(first)
-    core.cache.follow(last)
+    core.cache.add_observer(first)
+    core.cache.add_observer(last)
     for name in ("node-a", "bad"):
         core.add(pod(f"on-{name}", node_name=name, requests={"cpu": "1"}))
     core.deliver("lock", nodeName="bad")
@@ -77,7 +77,7 @@ def test_a_node_for_which_a_plugin_fails_is_unchanged_and_is_processed_later() -
 
 def test_a_node_that_can_only_be_removed_in_part_ends_the_process() -> None:
     core, plugin = Fed(node("node-a"), node("bad")), Plugin()
-    core.cache.follow(plugin)
+    core.cache.add_observer(plugin)
     plugin.name = "bad"
     with pytest.raises(StateLostError, match="node bad can't be taken out of the columns: planted"):
         core.event_handlers.nodes.remove(node("bad"))

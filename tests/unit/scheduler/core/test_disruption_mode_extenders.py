@@ -15,7 +15,7 @@ from unit.scheduler.pod_groups import GROUPS, deliver, pod_group
 async def test_a_group_goes_as_a_whole_although_the_extender_has_seen_one_node(
     server: ScriptedServer,
 ) -> None:
-    server.plays(answers({"NodeNameToMetaVictims": {"node-a": {"Pods": [{"UID": "uid-here"}]}}}))
+    server.replays(answers({"NodeNameToMetaVictims": {"node-a": {"Pods": [{"UID": "uid-here"}]}}}))
     extender = Extender.model_validate(
         {
             "urlPrefix": server.url,

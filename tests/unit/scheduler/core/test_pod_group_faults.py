@@ -10,7 +10,7 @@ from tidelock.framework.api import SUCCESS, Code, Permit, Reserve, Status
 from tidelock.framework.config_file import Extender
 from tidelock.framework.cyclestate import CycleState
 from tidelock.model.pods import Pod
-from tidelock.scheduler.core.outcomes import Consultation, Unschedulable
+from tidelock.scheduler.core.outcomes import ExtenderCall, Unschedulable
 from unit.scheduler.machinery import Core
 from unit.scheduler.pod_groups import (
     GROUPS,
@@ -132,7 +132,7 @@ def test_extenders_are_asked_about_pods_that_are_decided_alone() -> None:
 
     outcome, results = decide_one_step(core)
 
-    assert isinstance(outcome, Consultation)
+    assert isinstance(outcome, ExtenderCall)
     assert results == []
 
 
