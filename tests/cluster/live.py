@@ -160,14 +160,15 @@ class Lock(Live):
     def phases(self) -> list[str]:
         """Return the phases that the object has had, in order, each change once.
 
-        A status without a phase is left out: the operator has not written it yet.
+        A status without a phase is left out: the operator has not written it yet. So is `Pending` before the
+        first other phase, as the operator can see a reservation before the node that the test has just made.
         """
         seen: list[str] = []
         for _, reservation in self.history():
             phase = reservation["status"].get("phase", "")
             if phase and phase not in seen[-1:]:
                 seen.append(phase)
-        return seen
+        return seen[1:] if seen[:1] == ["Pending"] and len(seen) > 1 else seen
 
 
 def condition(status: Manifest, kind: str) -> Manifest:

@@ -9,7 +9,7 @@ from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
-from tidelock.model.quantities import Resources, at_most, beyond
+from tidelock.model.quantities import NOTHING, Resources, at_most, beyond
 
 
 def first_loser(
@@ -48,8 +48,14 @@ def first_loser(
 
 
 def _without_devices(columns: Columns, entry: ReservationInfo) -> Resources:
-    """Return the held amounts of resources that devices provide on the node, if it holds none of them."""
-    node = columns.nodes[columns.row_of[entry.node]]
+    """Return the held amounts of resources that devices provide on the node, if it holds none of them.
+
+    What an unreadable node has is unknown.
+    """
+    row = columns.row_of.get(entry.node)
+    if row is None or columns.nodes[row].meta.unreadable:
+        return NOTHING
+    node = columns.nodes[row]
     with_devices = {each.resource_name for each in entry.devices}
     return {
         name: units

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from builders import NAMESPACE, NOW, Json, node, pod, quota
+from builders import NAMESPACE, NOW, Json, encode, node, node_json, pod, quota
 from devices import DRIVER, allocated, device_class, pod_template, put, resource_claim
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
+from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod
 from unit.scheduler.device_core import DeviceCore, held
 
@@ -199,6 +200,20 @@ def test_a_reservation_leaves_a_node_that_no_longer_has_the_resource_itself() ->
 
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.OVERCOMMITTED)
     assert entry.message == f"node-b is overcommitted by {GPU} 1"
+
+
+def test_a_reservation_keeps_its_amounts_while_its_node_can_not_be_read() -> None:
+    core = GpuCore(devices=0)
+    have, bad = node("node-b", **{GPU: "2"}), node_json("node-b", version=2)
+    core.event_handlers.nodes.upsert(None, have)
+    entry = core.gpus(1)
+    bad["status"]["allocatable"] = "none"
+    unreadable = decode_node(encode(bad))
+    assert unreadable.meta.unreadable
+
+    core.event_handlers.nodes.upsert(have, unreadable)
+
+    assert (entry.phase, entry.node, entry.reserved[GPU]) == (Phase.ACTIVE, "node-b", 1)
 
 
 def test_a_reservation_loses_devices_that_no_longer_provide_the_resource() -> None:
