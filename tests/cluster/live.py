@@ -160,15 +160,16 @@ class Lock(Live):
     def phases(self) -> list[str]:
         """Return the phases that the object has had, in order, each change once.
 
-        A status without a phase is left out: the operator has not written it yet. So is `Pending` before the
-        first other phase, as the operator can see a reservation before the node that the test has just made.
+        A status without a phase is left out: the operator has not written it yet. So is a first `Pending` of
+        a reservation that gets capacity, as the operator can see it before the node that the test has made.
         """
         seen: list[str] = []
         for _, reservation in self.history():
             phase = reservation["status"].get("phase", "")
             if phase and phase not in seen[-1:]:
                 seen.append(phase)
-        return seen[1:] if seen[:1] == ["Pending"] and len(seen) > 1 else seen
+        placed = seen[:1] == ["Pending"] and seen[1:2] in (["Active"], ["Planned"])
+        return seen[1:] if placed else seen
 
 
 def condition(status: Manifest, kind: str) -> Manifest:
