@@ -5,7 +5,7 @@ source answers, and watches of resources that only some plugins read. Kopf runs 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -29,6 +29,7 @@ from tidelock.kube.client import (
     RESERVATIONS,
     RESERVATIONSCHEDULES,
     WATERLEVELS,
+    ApiResource,
     KubeClient,
 )
 from tidelock.kube.config import Connection
@@ -163,26 +164,7 @@ class OperatorInstance:
                 **{name: getattr(decider.objects, name) for name in OF_DEVICES if devices},
             },
         )
-        event_handlers = self.event_handlers
-        self._reflectors: dict[str, Reflector[Any]] = {
-            resource.plural: Reflector(self._client, resource, decode, sink, rng=rng, settings=_WATCHES)
-            for resource, decode, sink in (
-                (NODES, decode_node, event_handlers.nodes),
-                (PODS, decode_pod, event_handlers.pods),
-                (RESERVATIONS, decode_reservation, event_handlers.reservations),
-                (RESERVATIONQUOTAS, decode_reservation_quota, event_handlers.others[_QUOTAS]),
-                (BUDGETS, decoder_of(_BUDGETS), event_handlers.others[_BUDGETS]),
-                (RESERVATIONQUOTES, decode_quote, self.quotes),
-                (RESERVATIONGROUPS, decode_group, self.groups),
-                (RESERVATIONSCHEDULES, decode_schedule, self.schedules),
-            )
-        }
-        for name, (resource, decode) in OF_DEVICES.items() if devices else ():
-            sink = event_handlers.others[name]
-            self._reflectors[resource.plural] = Reflector(
-                self._client, resource, decode, sink, rng=rng, settings=_WATCHES
-            )
-
+        self._reflectors = self._make_reflectors(rng, devices=devices)
         self._load = LoadLoop(
             self._client,
             decider.cache,
@@ -191,13 +173,32 @@ class OperatorInstance:
             LoadMetrics(telemetry.registry, clock.now),
             clock,
             busy=lambda: self.tasks.busy,
-            ready=lambda: event_handlers.ready,
+            ready=lambda: self.event_handlers.ready,
             isolation=self.isolation,
         )
         registry = kopf.OperatorRegistry()
         login.register(registry, replace(connection, server=url))
         water_levels.register(registry, WaterLevelController(context, self._load))
         self._kopf = [SupervisedOperator(WATERLEVELS, lambda: registry, telemetry, rng)] if levels else []
+
+    def _make_reflectors(self, rng: Random, *, devices: bool) -> dict[str, Reflector[Any]]:
+        """Return a reflector for each resource, by its plural name."""
+        handlers = self.event_handlers
+        sources: tuple[tuple[ApiResource, Callable[[bytes], Any], Any], ...] = (
+            (NODES, decode_node, handlers.nodes),
+            (PODS, decode_pod, handlers.pods),
+            (RESERVATIONS, decode_reservation, handlers.reservations),
+            (RESERVATIONQUOTAS, decode_reservation_quota, handlers.others[_QUOTAS]),
+            (BUDGETS, decoder_of(_BUDGETS), handlers.others[_BUDGETS]),
+            (RESERVATIONQUOTES, decode_quote, self.quotes),
+            (RESERVATIONGROUPS, decode_group, self.groups),
+            (RESERVATIONSCHEDULES, decode_schedule, self.schedules),
+            *((*OF_DEVICES[name], handlers.others[name]) for name in OF_DEVICES if devices),
+        )
+        return {
+            resource.plural: Reflector(self._client, resource, decode, sink, rng=rng, settings=_WATCHES)
+            for resource, decode, sink in sources
+        }
 
     async def run(self) -> None:
         """Run until cancelled. A cancellation is a crash, so no unfinished work is completed."""

@@ -52,15 +52,14 @@ def _without_devices(columns: Columns, entry: ReservationInfo) -> Resources:
 
     What an unreadable node has is unknown.
     """
-    row = columns.row_of.get(entry.node)
-    if row is None or columns.nodes[row].meta.unreadable:
+    row, backed = columns.row_of.get(entry.node), columns.backed.intersection(entry.reserved)
+    if not backed or row is None or columns.nodes[row].meta.unreadable:
         return NOTHING
-    node = columns.nodes[row]
-    with_devices = {each.resource_name for each in entry.devices}
+    without = sorted(backed.difference(each.resource_name for each in entry.devices))
     return {
-        name: units
-        for name, units in entry.reserved.items()
-        if units and name not in with_devices and columns.provided(name, node)
+        name: entry.reserved[name]
+        for name in without
+        if entry.reserved[name] and columns.provided(name, columns.nodes[row])
     }
 
 

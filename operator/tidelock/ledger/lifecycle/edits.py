@@ -71,12 +71,14 @@ class Edits:
 
     def _follow_claims(self, entry: ReservationInfo, before: Pod, after: Pod, now: float) -> None:
         """Let a reservation wait again because its pod would have other claims to devices."""
-        edited = [each.resource_name for each in entry.devices if each.resource_name is not None]
-        edited = [name for name in edited if after.requests.get(name) != before.requests.get(name)]
+        resources = (each.resource_name for each in entry.devices if each.resource_name is not None)
+        edited = next(
+            (name for name in resources if after.requests.get(name) != before.requests.get(name)), ""
+        )
         if after.spec.resource_claims != before.spec.resource_claims:
-            edited = ["spec.template.spec.resourceClaims"]
+            edited = "spec.template.spec.resourceClaims"
         if edited:
-            text = f"the spec was edited: {edited[0]}"
+            text = f"the spec was edited: {edited}"
             self._placement.displace(entry, reasons.WAITING, text, now, entry.reservation.asked_at or None)
 
     def _follow_request(self, entry: ReservationInfo, now: float) -> None:

@@ -202,6 +202,13 @@ def test_a_reservation_leaves_a_node_that_no_longer_has_the_resource_itself() ->
     assert entry.message == f"node-b is overcommitted by {GPU} 1"
 
 
+def test_a_reservation_of_no_devices_lacks_none() -> None:
+    core = GpuCore(devices=0)
+    entry = core.gpus(0)
+    core.event_handlers.settle(entry.node)
+    assert (entry.phase, entry.node, entry.devices) == (Phase.ACTIVE, "node-a", ())
+
+
 def test_a_reservation_keeps_its_amounts_while_its_node_can_not_be_read() -> None:
     core = GpuCore(devices=0)
     have, bad = node("node-b", **{GPU: "2"}), node_json("node-b", version=2)
