@@ -20,13 +20,13 @@ from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.core.outcomes import Unschedulable
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.serving import MetricsToken, serve
+from tidelock.web.replica_status import ReplicaStatus
 from tidelock.web.site import Site
 from tidelock.web.sources import Sources
-from tidelock.web.standing import Standing
 from tidelock.web.view import WebView
 
-LEADING = Standing("leading", "tidelock-7d9c5-x2x9p", "tidelock-7d9c5-x2x9p_1", epoch=3)
-STANDING_BY = Standing("standby", "tidelock-7d9c5-k4zqm", "tidelock-7d9c5-x2x9p_1")
+LEADING = ReplicaStatus("leading", "tidelock-7d9c5-x2x9p", "tidelock-7d9c5-x2x9p_1", epoch=3)
+STANDING_BY = ReplicaStatus("standby", "tidelock-7d9c5-k4zqm", "tidelock-7d9c5-x2x9p_1")
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Stage:
 
     decider: Decider
     clock: Clock
-    standing: Standing = LEADING
+    replica: ReplicaStatus = LEADING
     groups: dict[Key, ReservationGroup] = field(default_factory=dict)
     schedules: dict[Key, ReservationSchedule] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Stage:
     async def served(self, token_file: Path | None = None, port: int = 0) -> AsyncIterator[str]:
         """Serve the web view as the operator does, at a free port if `port` is 0, and yield its address."""
         token = MetricsToken(token_file) if token_file else None
-        site = Site(self.view.look, lambda: self.standing, self.clock, token).application
+        site = Site(self.view.look, lambda: self.replica, self.clock, token).application
         async with serve(
             HOST, port, CollectorRegistry(), alive=bool, ready=bool, token=token, site=site
         ) as bound:

@@ -59,7 +59,7 @@ from tidelock.scheduler.views.recent_decisions import MOST, RecentDecisions
 from tidelock.settings import Settings
 from tidelock.tcp_server import ListenError
 from tidelock.telemetry import Telemetry
-from tidelock.web.standing import Standing
+from tidelock.web.replica_status import ReplicaStatus
 
 if TYPE_CHECKING:
     from kopf import OperatorRegistry
@@ -234,16 +234,16 @@ class Leader:
         return watches | {f"kopf/{self._kopf.resource.plural}": self._kopf.problem}
 
     @property
-    def standing(self) -> Standing:
-        """The part that this process plays in the cluster."""
+    def replica(self) -> ReplicaStatus:
+        """The role of this process in the cluster."""
         holder = self._leadership.holder
         if self._leadership.waiting:
-            return Standing("standby", self._instance, holder)
+            return ReplicaStatus("standby", self._instance, holder)
         state: Literal["leading", "starting"] = "leading" if self._event_handlers.ready else "starting"
         heard = max((each.last_activity for each in self._reflectors), default=self._clock.monotonic())
         silence = int(self._clock.monotonic() - heard)
         silence = silence if silence > _SILENT else 0
-        return Standing(state, self._instance, holder, self._leadership.epoch, silence)
+        return ReplicaStatus(state, self._instance, holder, self._leadership.epoch, silence)
 
     def site(self, token: "MetricsToken | None") -> "Site":
         """Make the web view. A token restricts it to requests that have it."""
@@ -252,7 +252,7 @@ class Leader:
         from tidelock.web.view import WebView  # noqa: PLC0415
 
         sources = Sources(self._decider, self._recent, self._groups.objects, self._schedules.objects)
-        return Site(WebView(sources).look, lambda: self.standing, self._clock, token)
+        return Site(WebView(sources).look, lambda: self.replica, self._clock, token)
 
     async def lead(self, stop: asyncio.Event) -> None:
         """Decide and write until `stop` is set or a signal comes, then give the Lease up.

@@ -154,7 +154,7 @@ async def test_a_pause_freezes_the_shown_state(page: Page) -> None:
 
 async def test_a_standby_replica_names_the_leader(page: Page) -> None:
     scene = ordinary()
-    scene.stage.standing = STANDING_BY
+    scene.stage.replica = STANDING_BY
     async with scene.stage.served() as address:
         await page.goto(address)
         await expect(page.get_by_role("status")).to_have_text(

@@ -101,8 +101,8 @@ def test_a_leader_that_ends_hands_over(replica: Replica, private_world: World) -
     assert epoch > 0
     assert "leading" not in second.log
     told, other = shown(first), shown(second)
-    assert (told["standing"]["state"], other["standing"]["state"]) == ("leading", "standby")
-    assert other["standing"]["leader"] == told["standing"]["leader"]
+    assert (told["replica"]["state"], other["replica"]["state"]) == ("leading", "standby")
+    assert other["replica"]["leader"] == told["replica"]["leader"]
     assert [row["node"] for row in told["page"]["reservations"]] == [node.name]
     assert told["page"]["decisions"][0]["verdict"] == "Active"
     assert other["page"] is None

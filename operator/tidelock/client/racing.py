@@ -20,7 +20,7 @@ Order = Callable[[Held], Any]
 """Returns a sort key for a prepared reservation. The smallest is committed first."""
 
 
-class Entrant:
+class RacingReservation:
     """A reservation in a race.
 
     Attributes:
@@ -127,26 +127,26 @@ async def race(
     async with AsyncExitStack() as stack:
         changed = asyncio.Event()
         remotes = [stack.enter_context(RemoteReservation(each, name, namespace, full)) for each in clusters]
-        entrants = [Entrant(remote, changed) for remote in remotes]
+        racing = [RacingReservation(remote, changed) for remote in remotes]
         dropped: list[asyncio.Task[None]] = []
-        winner: Entrant | None = None
+        winner: RacingReservation | None = None
         try:
-            winner = await _decide(entrants, changed, key, window)
-            dropped = [asyncio.create_task(each.drop()) for each in entrants if each is not winner]
+            winner = await _decide(racing, changed, key, window)
+            dropped = [asyncio.create_task(each.drop()) for each in racing if each is not winner]
             async with watched(winner.held, winner.remote, interrupt=interrupt):
                 yield winner.held
         finally:
             if winner is None:
-                dropped = [asyncio.create_task(each.drop()) for each in entrants]
+                dropped = [asyncio.create_task(each.drop()) for each in racing]
             elif not winner.held.kept:
                 dropped.append(asyncio.create_task(winner.drop()))
             await finish(_all(dropped))
 
 
-def choose(entrants: Sequence[Entrant], key: Order | None, *, late: bool) -> Entrant | None:
-    """Return the entrant to commit now, or None as long as others can still answer in time."""
-    ready = [each for each in entrants if each.ready]
-    if not ready or not (late or all(each.answered for each in entrants)):
+def choose(racing: Sequence[RacingReservation], key: Order | None, *, late: bool) -> RacingReservation | None:
+    """Return the reservation to commit now, or None as long as others can still answer in time."""
+    ready = [each for each in racing if each.ready]
+    if not ready or not (late or all(each.answered for each in racing)):
         return None
     if chosen := [each for each in ready if each.remote.state.token]:
         return chosen[0]  # the choice of an earlier run of the manager
@@ -154,18 +154,18 @@ def choose(entrants: Sequence[Entrant], key: Order | None, *, late: bool) -> Ent
 
 
 async def _decide(
-    entrants: Sequence[Entrant], changed: asyncio.Event, key: Order | None, window: float
-) -> Entrant:
-    """Commit the best entrant, then the next one until a commit counts, or raise AllRefused."""
+    racing: Sequence[RacingReservation], changed: asyncio.Event, key: Order | None, window: float
+) -> RacingReservation:
+    """Commit the best reservation, then the next one until a commit counts, or raise AllRefused."""
     end = time.monotonic() + window
     while True:
         left = end - time.monotonic()
-        if (best := choose(entrants, key, late=left <= 0)) is not None:
+        if (best := choose(racing, key, late=left <= 0)) is not None:
             if await best.commit():
                 return best
             continue
-        failures = {each.remote.cluster.name: each.failure for each in entrants if each.failure}
-        if len(failures) == len(entrants):
+        failures = {each.remote.cluster.name: each.failure for each in racing if each.failure}
+        if len(failures) == len(racing):
             raise AllRefused(failures)
         changed.clear()
         try:

@@ -10,7 +10,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Changing(Protocol):
+class Transactional(Protocol):
     """An object that changes a ledger."""
 
     @property
@@ -21,7 +21,7 @@ class Changing(Protocol):
         """Return the time of the change, in seconds since the epoch."""
 
 
-C = TypeVar("C", bound=Changing)
+C = TypeVar("C", bound=Transactional)
 
 
 def atomic(change: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P], R]:

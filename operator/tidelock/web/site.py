@@ -19,7 +19,7 @@ from tidelock.http_server import Handler
 from tidelock.running import until
 from tidelock.serving import MetricsToken
 from tidelock.web.query import BadQueryError, ViewQuery, read_query
-from tidelock.web.standing import Standing
+from tidelock.web.replica_status import ReplicaStatus
 from tidelock.web.view import Slices
 
 MOST_STREAMS = 16
@@ -68,10 +68,10 @@ class Site:
     """
 
     def __init__(
-        self, look: Look, standing: Callable[[], Standing], clock: Clock, token: MetricsToken | None
+        self, look: Look, replica: Callable[[], ReplicaStatus], clock: Clock, token: MetricsToken | None
     ) -> None:
         """Take the source of pages, and the token that clients must send, if there is one."""
-        self._look, self._standing, self._clock = look, standing, clock
+        self._look, self._replica, self._clock = look, replica, clock
         self._streams: Counter[str | None] = Counter()
         self._ending = asyncio.Event()
         self.application = web.Application()
@@ -110,11 +110,11 @@ class Site:
         """Send pages forever. An unchanged page is not sent again."""
         sent = b""
         while True:
-            standing = self._standing()
+            replica = self._replica()
             page, spent = b"null", 0.0
-            if standing.state == "leading":
+            if replica.state == "leading":
                 page, spent = await self._page(query)
-            news = b'"standing":%b,"page":%b' % (msgspec.json.encode(standing), page)
+            news = b'"replica":%b,"page":%b' % (msgspec.json.encode(replica), page)
             now = b'"now":%.3f' % self._clock.now()
             await response.write(b"data: {%b}\n\n" % (now if news == sent else b",".join((now, news))))
             sent = news

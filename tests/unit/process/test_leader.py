@@ -159,15 +159,15 @@ async def test_the_order_is_the_same_after_the_lease_was_lost(server: Server, to
 async def test_the_standing_shows_state_and_instance(server: Server, told: list[str]) -> None:
     stop, term = asyncio.Event(), Term(told)
     made = make(server, term)
-    assert (made.standing.state, made.standing.silence) == ("starting", 0)
+    assert (made.replica.state, made.replica.silence) == ("starting", 0)
     leading = asyncio.create_task(made.lead(stop))
     await until_ready(made)
-    standing = made.standing
+    replica = made.replica
     stop.set()
     await leading
 
-    assert (standing.state, standing.instance) == ("leading", Settings().instance)
-    assert standing.silence == 0
+    assert (replica.state, replica.instance) == ("leading", Settings().instance)
+    assert replica.silence == 0
 
 
 async def test_the_standing_shows_the_silence_of_the_api_server(
@@ -180,7 +180,7 @@ async def test_the_standing_shows_the_silence_of_the_api_server(
     await until_ready(made)
     for reflector in made._reflectors:
         reflector.last_activity -= 90
-    silence = made.standing.silence
+    silence = made.replica.silence
     stop.set()
     await leading
 
@@ -191,8 +191,8 @@ async def test_the_standing_of_a_standby_names_the_leader(server: Server) -> Non
     class Waiting(Term):
         waiting, holder = True, "tidelock-a_1"
 
-    standing = make(server, Waiting([])).standing
-    assert (standing.state, standing.leader, standing.epoch) == ("standby", "tidelock-a_1", 0)
+    replica = make(server, Waiting([])).replica
+    assert (replica.state, replica.leader, replica.epoch) == ("standby", "tidelock-a_1", 0)
 
 
 @pytest.mark.parametrize(("web_view", "status"), [(False, 404), (True, 200)])

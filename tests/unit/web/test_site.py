@@ -126,7 +126,7 @@ async def test_a_stream_sends_a_page_and_then_changes(browser: aiohttp.ClientSes
         third = await until_event(response, "page")
 
     assert response.headers["Content-Type"] == "text/event-stream"
-    assert first["standing"] == {
+    assert first["replica"] == {
         "state": "leading",
         "instance": "tidelock-7d9c5-x2x9p",
         "leader": "tidelock-7d9c5-x2x9p_1",
@@ -177,13 +177,13 @@ async def test_an_invalid_query_is_refused(browser: aiohttp.ClientSession) -> No
 
 async def test_a_standby_shows_only_the_leader(browser: aiohttp.ClientSession) -> None:
     core = Watched(node("node-a"))
-    core.stage.standing = STANDING_BY
+    core.stage.replica = STANDING_BY
     async with core.stage.served() as address, browser.get(f"{address}events") as response:
         first = await event(response)
-        core.stage.standing = LEADING
-        second = await until_event(response, "standing")
+        core.stage.replica = LEADING
+        second = await until_event(response, "replica")
 
-    assert (first["standing"]["state"], first["standing"]["leader"]) == ("standby", LEADING.leader)
+    assert (first["replica"]["state"], first["replica"]["leader"]) == ("standby", LEADING.leader)
     assert first["page"] is None
     assert second["page"]["nodes"][0]["name"] == "node-a"
 

@@ -131,7 +131,7 @@ class Group:
         return [entry for entry in self.waiting if entry.activated_at is None]
 
     @property
-    def standing(self) -> tuple[int, int]:
+    def placement_key(self) -> tuple[int, int]:
         """A key of everything that decides, besides free capacity, whether the group can be placed."""
         return self.served, len(self.members)
 

@@ -94,8 +94,8 @@ class GroupSettlement:
                 self._waiting.positions_changed |= entry.tried
                 entry.tried = False
                 self._records.due.update(entry)
-        elif group.standing != group.tried_with:  # it may have waited for the member that came or went
-            group.tried_with = group.standing
+        elif group.placement_key != group.tried_with:  # it may have waited for the member that came or went
+            group.tried_with = group.placement_key
             self._waiting.retry(group.waiting)
 
     def _give_up_together(self, group: Group, now: float) -> None:

@@ -11,7 +11,7 @@ const HEADINGS = { overview: "cluster-title", node: "node-title", reservation: "
 let route = readRoute(location.hash);
 let moved = ""; // why the next page is shown in any case: the address changed, and maybe the screen with it
 let page = null; // the last page of the stream
-let standing = null;
+let replica = null;
 let operatorTime = null; // the operator's clock, in seconds, at its last news
 let receivedAt = 0; // this machine's monotonic clock, in ms, at that moment
 let aliveAt = 0; // the same for the last event, or the last request
@@ -73,8 +73,8 @@ function hear(news) {
   failure = "";
   operatorTime = news.now;
   receivedAt = aliveAt = performance.now();
-  if (news.standing !== undefined) {
-    standing = news.standing;
+  if (news.replica !== undefined) {
+    replica = news.replica;
     page = news.page;
     if (!paused || moved) {
       pausedAt = receivedAt;
@@ -151,9 +151,9 @@ function showNamespaces(known) {
 // Content of the page.
 
 const LEADS = {
-  leading: () => `${standing.instance} leads${standing.epoch ? `, leadership ${standing.epoch}` : ""}`,
-  standby: () => `${standing.instance} stands by, ${podOf(standing.leader)} leads`,
-  starting: () => `${standing.instance} is reading the cluster`,
+  leading: () => `${replica.instance} leads${replica.epoch ? `, leadership ${replica.epoch}` : ""}`,
+  standby: () => `${replica.instance} stands by, ${podOf(replica.leader)} leads`,
+  starting: () => `${replica.instance} is reading the cluster`,
 };
 
 /** An identity in the Lease is a pod's name and, after an underscore, a number of its own. */
@@ -163,11 +163,11 @@ function podOf(identity) {
 
 function showAll() {
   const notes = [];
-  if (standing.state === "standby") {
-    notes.push(`This replica has no data of the cluster while it stands by. Open the page of ${podOf(standing.leader)}.`);
+  if (replica.state === "standby") {
+    notes.push(`This replica has no data of the cluster while it stands by. Open the page of ${podOf(replica.leader)}.`);
   }
-  if (standing.silence) {
-    notes.push(`The API server has sent nothing for ${span(standing.silence)}: this page is as old as that.`);
+  if (replica.silence) {
+    notes.push(`The API server has sent nothing for ${span(replica.silence)}: this page is as old as that.`);
   }
   byId("notice").hidden = notes.length === 0;
   put(byId("notice"), notes.join(" "));
@@ -209,14 +209,14 @@ function tick() {
   document.body.classList.toggle("lost", lost);
   const doing = failure || "trying again";
   put(
-    byId("standing"),
+    byId("replica"),
     operatorTime === null
       ? failure || (connected ? "" : "Connecting…")
       : lost
         ? `Connection lost, ${doing}`
-        : `${paused ? "Paused" : "Live"}: ${LEADS[standing.state]()}`,
+        : `${paused ? "Paused" : "Live"}: ${LEADS[replica.state]()}`,
   );
-  byId("standing").className = operatorTime === null ? "" : lost ? "bad" : paused ? "paused" : "good";
+  byId("replica").className = operatorTime === null ? "" : lost ? "bad" : paused ? "paused" : "good";
   if (operatorTime === null) return;
   const shownAt = paused ? pausedAt : receivedAt;
   const age = Math.floor((performance.now() - shownAt) / 1000);
@@ -233,7 +233,7 @@ byId("pause").addEventListener("click", () => {
   paused = !paused;
   pausedAt = receivedAt;
   byId("pause").setAttribute("aria-pressed", String(paused));
-  if (!paused && standing !== null) showAll();
+  if (!paused && replica !== null) showAll();
   tick();
 });
 

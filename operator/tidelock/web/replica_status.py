@@ -5,7 +5,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ReplicaStatus:
     """The role of a process in the cluster at an instant.
 
     Attributes:
