@@ -38,6 +38,7 @@ class Record:
     Attributes:
         used: the rights that the requests needed.
         refused: requests that were answered with 401 or 403.
+        unserved: resources that the API server does not have.
         lose: rights. The next answer for each is dropped after the server has done its work.
         fail: rights to watch. A watch gets an ERROR event at its start, and an open one after its next event.
 
@@ -45,6 +46,7 @@ class Record:
 
     used: set[Right] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
+    unserved: set[str] = field(default_factory=set)
     lose: set[Right] = field(default_factory=set)
     fail: set[Right] = field(default_factory=set)
 
@@ -89,6 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
                 record.refused.append(f"{self.command} {self.path}")
             if right is not None:
                 record.used.add(right)
+                if (right.verb, answer.status) == ("list", 404):
+                    record.unserved.add(right.resource)
                 if right in record.lose:
                     record.lose.discard(right)
                     return

@@ -18,6 +18,8 @@ from devcluster import (
     start_cluster,
     wait_for,
 )
+from devcluster.binaries import wanted_version
+from devcluster.build import NEWEST
 from devcluster.kubeconfig import server_url
 from devcluster.processes import recorded
 
@@ -89,8 +91,10 @@ def test_service_account_token_is_bound_by_rbac(private: LocalCluster) -> None:
 
 def test_versions_are_stamped_as_pinned(private: LocalCluster) -> None:
     versions = json.loads(private.kubectl("version", "--output=json"))
-    assert versions["serverVersion"]["gitVersion"] == versions["clientVersion"]["gitVersion"]
-    assert versions["serverVersion"]["minor"] != "0"
+    server, client = versions["serverVersion"]["gitVersion"], versions["clientVersion"]["gitVersion"]
+    assert server.startswith(f"v{wanted_version()}.")
+    assert client.startswith(f"v{NEWEST}.")
+    assert (server == client) is (wanted_version() == NEWEST)
 
 
 def test_state_survives_a_restart_of_the_store_and_the_server(private: LocalCluster) -> None:

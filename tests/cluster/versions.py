@@ -4,11 +4,18 @@ import pytest
 
 from devcluster.binaries import wanted_version
 
+EXTENDED_RESOURCES = "1.36"
+"""The first version in which a DeviceClass provides an extended resource by default."""
+
 
 def needs(version: str, feature: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test on an older Kubernetes than the one that has a feature."""
-    older = _parts(wanted_version()) < _parts(version)
-    return pytest.mark.skipif(older, reason=f"{feature}: from Kubernetes {version} on")
+    return pytest.mark.skipif(not runs(version), reason=f"{feature}: from Kubernetes {version} on")
+
+
+def runs(version: str) -> bool:
+    """Return whether the tests run against this version of Kubernetes or a newer one."""
+    return _parts(wanted_version()) >= _parts(version)
 
 
 def _parts(version: str) -> tuple[int, ...]:

@@ -45,7 +45,7 @@ class ClusterState:
 
 
 async def look(session: Session) -> ClusterState:
-    """List all objects that decisions need. Those for some plugins only may be forbidden."""
+    """List all objects that decisions need. Those for some plugins only may be forbidden, or not served."""
     kinds = {**OTHERS, **OWN, **OPTIONAL}
     others: dict[str, ApiResource] = {name: resource for name, (resource, _) in kinds.items()}
     lists = await asyncio.gather(
@@ -62,7 +62,9 @@ async def look(session: Session) -> ClusterState:
 async def _if_allowed(session: Session, resource: ApiResource) -> list[msgspec.Raw] | None:
     try:
         return await list_all(session.client, resource)
-    except (Forbidden, NotFound):
+    except NotFound:  # a cluster that does not serve the resource has no objects of it
+        return []
+    except Forbidden:
         return None
 
 

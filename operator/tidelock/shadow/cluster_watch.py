@@ -109,7 +109,7 @@ async def watch_cluster(
         observer.live = lambda: all(each.lost is None for each in needed_ones)
 
         def results(*, finished: bool) -> ShadowResults:
-            unread = [each.resource.plural for each in others if not each.relists]
+            unread = [each.resource.plural for each in others if _is_unread(each)]
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBI
             return observer.results(
                 server=client.server,
@@ -189,6 +189,11 @@ async def _version(client: KubeClient) -> str:
         return ""
 
 
+def _is_unread(reflector: Reflector[Any]) -> bool:
+    """Return whether there may be objects that were never listed. A resource that is not served has none."""
+    return not reflector.relists and not isinstance(reflector.lost, NotFound)
+
+
 def _reflectors(client: KubeClient, observer: Observer) -> Iterator[Reflector[Any]]:
     """Yield the reflectors of pods and nodes, and those of the resources that only plugins read.
 
@@ -217,7 +222,6 @@ def _reflectors(client: KubeClient, observer: Observer) -> Iterator[Reflector[An
             rng=rng,
             settings=_SELDOM if absent_if else WatchSettings(),
             absent_if=absent_if,
-            expected=(NotFound,) if absent_if else (),
             on_failure=failed,
             unusable=unusable,
         )

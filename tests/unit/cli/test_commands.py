@@ -59,13 +59,14 @@ def test_status_of_all_namespaces_can_be_json_or_yaml(
 def test_why_explains_a_pod_with_read_requests_only(
     serve: Callable[[Answers], FixedServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = serve(CLUSTER)
+    forbidden = failed(403, "Forbidden", "not you")
+    server = serve(CLUSTER | {f"GET /api/v1/{plural}": forbidden for plural in ("namespaces", "services")})
 
     assert run("why", "pod/web-0", "--kubeconfig", str(server.kubeconfig)) == 0
 
     told = capsys.readouterr().out
     assert "reserved by shop/batch" in told
-    assert "You may not list namespaces, services" in told
+    assert "You may not list namespaces, services: plugins" in told  # no other resource is served
     assert {method for method, _, _ in server.asked} == {"GET"}
 
 
