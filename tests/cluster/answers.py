@@ -102,7 +102,9 @@ def _outside(world: World) -> Manifest:
 
 def _select(api: Api, selector: Manifest) -> None:
     """Call the webhook for the selected namespaces alone."""
-    configuration = api.get(_WEBHOOKS)
-    for webhook in configuration["webhooks"]:
-        webhook["namespaceSelector"] = selector
-    api.replace(_WEBHOOKS, configuration)
+
+    def select(configuration: Manifest) -> None:
+        for webhook in configuration["webhooks"]:
+            webhook["namespaceSelector"] = selector
+
+    api.edit(_WEBHOOKS, select)

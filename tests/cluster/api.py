@@ -3,7 +3,7 @@
 import http.client
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from copy import copy
 from http import HTTPStatus
@@ -75,6 +75,17 @@ class Api:
     def merge(self, path: str, patch: Manifest) -> Manifest:
         """Merge a patch into an object. None removes a field."""
         return self._request("PATCH", path, patch, _MERGE_PATCH)
+
+    def edit(self, path: str, change: Callable[[Manifest], None]) -> Manifest:
+        """Change an object in place and replace the stored one, again if another program was faster."""
+        while True:
+            manifest = self.get(path)
+            change(manifest)
+            try:
+                return self.replace(path, manifest)
+            except RefusedError as refused:
+                if refused.status != HTTPStatus.CONFLICT:
+                    raise
 
     def forbidden(self, path: str, patch: Manifest) -> str:
         """Try a patch without storing it, and return why it is forbidden, or an empty text."""

@@ -127,11 +127,13 @@ def webhook_urls(api: Api) -> list[str]:
 
 def repoint(api: Api, port: int, resource: ApiResource = WEBHOOKS) -> None:
     """Make the API server call another port of this machine, as when the Service has another endpoint."""
-    configuration = api.get(resource.item(CONFIGURATION))
-    for webhook in configuration["webhooks"]:
-        url = urlsplit(webhook["clientConfig"]["url"])
-        webhook["clientConfig"]["url"] = url._replace(netloc=f"{HOST}:{port}").geturl()
-    api.replace(resource.item(CONFIGURATION), configuration)
+
+    def point_to(configuration: Manifest) -> None:
+        for webhook in configuration["webhooks"]:
+            url = urlsplit(webhook["clientConfig"]["url"])
+            webhook["clientConfig"]["url"] = url._replace(netloc=f"{HOST}:{port}").geturl()
+
+    api.edit(resource.item(CONFIGURATION), point_to)
 
 
 def bind(pod: Pod, node: Node, *, uid: bool = True) -> str:

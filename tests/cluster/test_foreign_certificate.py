@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.api import Api
+from cluster.api import Api, Manifest
 from cluster.binder_server import SECRET, creation_webhook, operating_here, until_reviewed, webhooks
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
@@ -46,11 +46,13 @@ def issue(cluster: LocalCluster, keys: Keys) -> None:
 def inject(api: Api, *issued: Keys) -> str:
     """Write authorities into all webhooks as the CA injector does, and return the bundle."""
     bundle = base64.b64encode(b"".join(keys.authority.read_bytes() for keys in issued)).decode()
-    for resource in (WEBHOOKS, MUTATING_WEBHOOKS):
-        configuration = api.get(resource.item(CONFIGURATION))
+
+    def trust(configuration: Manifest) -> None:
         for webhook in configuration["webhooks"]:
             webhook["clientConfig"]["caBundle"] = bundle
-        api.replace(resource.item(CONFIGURATION), configuration)
+
+    for resource in (WEBHOOKS, MUTATING_WEBHOOKS):
+        api.edit(resource.item(CONFIGURATION), trust)
     return bundle
 
 
