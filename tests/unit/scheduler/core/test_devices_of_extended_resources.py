@@ -39,7 +39,7 @@ class GpuCore(DeviceCore):
     def in_flight(self, wanting: Pod) -> set[str]:
         """Return the devices that are in flight for the extended resources of a pod."""
         claims = self.objects.resource_claims
-        name = f"<extended-resources> of {wanting.meta.name}"
+        name = f"<extended-resources> of {wanting.uid}"
         allocation = claims.in_flight.get(resource_claim(name).key)
         return set() if allocation is None else {each.device for each in allocation.devices.results}
 
@@ -102,6 +102,18 @@ def test_claims_and_extended_resources_of_a_template_hold_different_devices() ->
     found = {each.device: each.claim or each.resource_name for each in entry.devices}
     assert found == {"a-0": "gpus", "a-1": GPU, "a-2": GPU}
     assert core.gpus(1, "other").phase is Phase.PENDING
+
+
+def test_a_pod_of_the_same_name_gets_other_devices_than_its_predecessor_in_binding() -> None:
+    core = GpuCore(devices=3)
+    first = core.wanting("web-0", uid="first")
+    core.place()
+    core.event_handlers.pods.remove(first)
+    second = core.wanting("web-0", uid="second")
+    core.place()
+    third = core.wanting("web-1")
+    core.place()
+    assert [core.in_flight(each) for each in (first, second, third)] == [{"a-0"}, {"a-1"}, {"a-2"}]
 
 
 def test_a_failed_binding_gives_the_devices_back() -> None:
