@@ -191,6 +191,25 @@ def test_an_edited_amount_lets_the_reservation_wait_again(count: int, devices: s
     assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, devices, count)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_edit_while_the_owner_is_bound_lets_the_reservation_wait_again(restarts: bool) -> None:
+    core = GpuCore(devices=3)
+    entry = core.gpus(2)
+    core.wanting("web-0", 2)
+    assumed = core.place()
+    edited = {"resources": {"cpu": "1", GPU: "1"}, "version": 9, "generation": 2}
+    core.reservation(**edited)
+    if restarts:
+        status = core.status()
+        core = GpuCore(devices=3)
+        entry = core.reservation(**edited, status=status)
+    else:
+        core.decider.binding_failed(assumed, NOW)
+    assert (entry.phase, held(entry)) == (Phase.PENDING, set())
+    core.decide()
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-0"}, 1)
+
+
 def test_another_amount_grows_beside_the_same_devices() -> None:
     core = GpuCore()
     core.gpus(1, "first", owner="other")
