@@ -270,6 +270,27 @@ def test_a_reservation_loses_devices_that_no_longer_provide_the_resource() -> No
     assert (entry.phase, held(entry)) == (Phase.ACTIVE, {"a-0"})
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_reservation_loses_devices_of_a_class_that_no_longer_provides_the_resource(restarts: bool) -> None:
+    core = GpuCore()
+    entry = core.gpus(1)
+    status = core.status()
+    newer = device_class("new", "device.driver == 'none'", resource=GPU, created="2027-01-15T08:00:00Z")
+
+    if restarts:
+        core = GpuCore()
+        core.classes.upsert(None, newer)
+        entry = core.reservation(resources={"cpu": "1", GPU: "1"}, status=status, version=3)
+    else:
+        core.classes.upsert(None, newer)
+    core.decide()
+    assert (entry.phase, held(entry)) == (Phase.PENDING, set())
+
+    core.classes.remove(newer)
+    core.decide()
+    assert (entry.phase, held(entry)) == (Phase.ACTIVE, {"a-0"})
+
+
 def test_a_claim_of_others_takes_a_held_device() -> None:
     core = GpuCore(devices=1)
     entry = core.gpus(1)
