@@ -154,7 +154,7 @@ def test_devices_provide_a_resource_only_where_a_node_has_nothing_of_it(
     drawn: tuple[Scene, dict[str, fit.Use]], amounts: dict[str, str], backed: bool
 ) -> None:
     scene, uses = drawn
-    scene.columns.back([GPU, "example.com/none"] if backed else [])
+    scene.columns.back(dict.fromkeys((GPU, "example.com/none"), "gpu") if backed else {})
     wanting = pod(requests=amounts | {"example.com/none": "1"} if backed else amounts)
     judged = scene.judge(NodeResourcesFit, wanting)
     for row, each in enumerate(judged.snapshot.nodes):

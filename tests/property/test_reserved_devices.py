@@ -1,255 +1,56 @@
-"""Reservations with devices beside pods with claims, in any order of events, with restarts.
+"""Reservations with devices beside pods with claims and extended resources, in any order of events.
 
 The scalar oracle lists the users of each device. It is made from claims and reservations after each move.
 """
 
 from collections import defaultdict
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import settings
-from msgspec.structs import replace
 
-from builders import NAMESPACE, Json, encode, pod, reservation_json
-from devices import claim_json, claim_template, claiming_from, pod_template, put, request, wanting
-from tidelock.ledger.output.status import render_reservation
+from property.device_world import CHANGING, FAILING, GPU, DeviceWorld
+from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
-from tidelock.model.meta import Key
-from tidelock.model.pods import Pod, assigned_to
-from tidelock.model.reservation import decode_reservation
-from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
 from tidelock.scheduler.core.cycle import AssumedPod
-from unit.scheduler.device_core import DeviceCore, held
+from unit.scheduler.device_core import held
 
-NODES = ("node-a", "node-b")
-WORKLOAD = [{"selector": {"matchLabels": {"app": "web"}}}]
-ENDED = (Phase.CONSUMED, Phase.EXPIRED, Phase.REJECTED, Phase.LOST)
 WANTS = {"one": 1, "two": 2}
-HISTORIES = 2_000 if settings.get_current_profile_name() == "explore" else 32
+HISTORIES = 2_000 if settings.get_current_profile_name() == "explore" else 24
 MOVES_OF_A_HISTORY = 40
 
-KINDS = [("one",), ("one",), ("two",), ("one", "two")]
-LIVES: list[Json] = [
-    *({}, {}, {}),
-    {"reuse": "Always"},
-    {"ttlSeconds": 30},
-    {"priority": 5},
-    {"borrowable": True},
-]
-MOVES = [
-    *("reserve", "reserve", "reserve", "create_pod", "create_pod", "create_pod", "create_pod"),
-    *("finish_binding", "finish_binding", "finish_binding", "end_pod", "cancel", "pass_time", "restart"),
-    "edit_owners",
-]
-FAILING = [
-    *("reserve", "create_pod", "create_pod", "finish_binding", "finish_binding", "finish_binding"),
-    *("pass_time", "end_pod", "restart"),
-]
 
-
-class World:
-    """Two nodes with three devices each. The API server is a few dictionaries.
-
-    Attributes:
-        moves: the moves, of which frequent ones stand there several times.
-        for_any: the share of reservations for any pod of the workload.
-        bound, failed_late: the shares of bindings that succeed, and that fail after the claims are written.
-
-    """
-
-    moves = MOVES
-    for_any, bound, failed_late = 0.4, 0.5, 0.25
-
-    def __init__(self, rng: Random) -> None:
-        self.rng = rng
-        self.reservations: dict[str, Json] = {}
-        self.pods: dict[str, Pod] = {}
-        self.claims: dict[str, ResourceClaim] = {}
-        self.binding: dict[str, AssumedPod] = {}
-        self.versions = 0
-        self.core = self.new_core()
-        self.core.list_all()
-
-    def new_core(self) -> DeviceCore:
-        core = DeviceCore(*NODES, devices=3, listed=False)
-        put(core.objects, claim_template("one"), claim_template("two", request("gpu", wanting(count=2))))
-        return core
-
-    # The API server.
-
-    def version(self) -> int:
-        self.versions += 1
-        return self.versions
-
-    def store_statuses(self) -> None:
-        """Write the statuses that have changed. Ended reservations are deleted, as their specs ask."""
-        for name, stored in list(self.reservations.items()):
-            entry = self.core.ledger.entries.get(Key(NAMESPACE, name))
-            if entry is None:
-                continue
-            stored["status"] = render_reservation(entry, self.core.clock.now())
-            stored["metadata"]["resourceVersion"] = str(self.version())
-            self.core.ledger.acknowledge(decode_reservation(encode(stored)))
-            if entry.phase in ENDED:
-                self.delete(name)
-
-    def delete(self, name: str) -> None:
-        del self.reservations[name]
-        self.core.event_handlers.reservations.remove(self.core.entry(name).reservation)
-
-    # Moves.
-
-    def reserve(self) -> None:
-        kinds, life = self.rng.choice(KINDS), self.rng.choice(LIVES)
-        for_any = self.rng.random() < self.for_any
-        owners: Json = {"owners": WORKLOAD} if for_any else {"owners": self.one_owner()}
-        name = f"lock-{self.rng.randrange(10)}-{self.version()}"
-        plain = reservation_json(
-            name,
-            uid=name,
-            version=self.version(),
-            resources=None,
-            template=pod_template(*kinds),
-            **(life | owners),
-        )
-        self.reservations[name] = plain
-        self.core.event_handlers.reservations.upsert(None, decode_reservation(encode(plain)))
-
-    def one_owner(self) -> list[Json]:
-        return [{"pod": {"name": self.rng.choice(["web-0", "web-1"])}}]
-
-    def edit_owners(self) -> None:
-        """Name another owner, which may be the same, or bound already."""
-        if self.reservations:
-            stored = self.reservations[self.rng.choice(sorted(self.reservations))]
-            known = self.core.entry(stored["metadata"]["name"]).reservation
-            stored["spec"]["owners"] = self.one_owner()
-            stored["metadata"]["generation"] += 1
-            stored["metadata"]["resourceVersion"] = str(self.version())
-            self.core.event_handlers.reservations.upsert(known, decode_reservation(encode(stored)))
-            self.core.answer()
-
-    def cancel(self) -> None:
-        if self.reservations:
-            self.delete(self.rng.choice(sorted(self.reservations)))
-
-    def create_pod(self) -> None:
-        """Create a pod, mostly with the claims of a reservation for it."""
-        own = self.rng.random() < 0.7
-        kinds, name = self.rng.choice(KINDS), f"{'web' if own else 'other'}-{self.rng.randrange(2)}"
-        if name in self.pods:
-            return
-        locks = [lock for lock in self.reservations if self.owns(name, lock)]
-        if locks and self.rng.random() < 0.8:
-            claims = self.reservations[self.rng.choice(locks)]["spec"]["template"]["spec"]["resourceClaims"]
-            kinds = tuple(each["name"] for each in claims)
-        uid = f"{name}-{self.version()}"
-        annotations = {"tidelock.dev/borrows": "true"} if self.rng.random() < 0.2 else {}
-        labels = {"app": "web"} if own else {}
-        made = pod(name, uid=uid, labels=labels, annotations=annotations, **claiming_from(*kinds, pod=name))
-        self.pods[name] = made
-        for kind in kinds:
-            template = self.core.objects.resource_claim_templates.get(kind, NAMESPACE)
-            assert template is not None
-            plain = claim_json(f"{name}-{kind}", owner=name, version=self.version())
-            plain["metadata"]["ownerReferences"][0]["uid"] = uid
-            claim = replace(decode_resource_claim(encode(plain)), spec=template.spec.spec)
-            self.claims[claim.meta.name] = claim
-            put(self.core.objects, claim)
-        self.core.add(made)
-
-    def decide(self) -> None:
-        for outcome in self.core.decide():
-            if isinstance(outcome, AssumedPod):
-                self.binding[outcome.pod.meta.name] = outcome
-        self.store_statuses()
-
-    def pass_time(self) -> None:
-        self.core.clock.advance(self.rng.choice([1, 31, 400]))
-
-    def finish_binding(self) -> None:
-        """Bind a pod, or fail before or after its claims are written."""
-        if not self.binding:
-            return
-        name, outcome = self.rng.choice(sorted(self.binding)), self.rng.random()
-        binds, writes = outcome < self.bound, outcome < self.bound + self.failed_late
-        assumed = self.binding.pop(name)
-        if writes:
-            for claim in self.core.claims_of(assumed.pod):
-                allocation = self.core.objects.resource_claims.in_flight.get(claim.key)
-                if allocation is not None:
-                    stored = replace(claim, status=replace(claim.status, allocation=allocation))
-                    self.claims[claim.meta.name] = stored
-                    put(self.core.objects, stored)
-        if not binds:
-            self.core.decider.binding_failed(assumed, self.core.clock.now())
-            return
-        bound = assigned_to(assumed.pod, assumed.node_name)
-        self.pods[name] = bound
-        self.core.decider.bound(assumed, self.core.clock.now())
-        self.core.event_handlers.pods.upsert(assumed.pod, bound)
-        self.core.answer()
-        self.store_statuses()
-
-    def end_pod(self) -> None:
-        there = sorted(self.pods.keys() - self.binding.keys())
-        if not there:
-            return
-        gone = self.pods.pop(self.rng.choice(there))
-        for claim in self.core.claims_of(gone):
-            del self.claims[claim.meta.name]
-        self.core.end(gone)
-
-    def restart(self) -> None:
-        """Begin again with what is stored. Bindings under way have failed."""
-        self.store_statuses()
-        now = self.core.clock.time
-        before = {name: held(self.core.entry(name)) for name in self.reservations}
-        self.binding.clear()
-        self.start_again(now)
-        for name, devices in before.items():
-            assert held(self.core.entry(name)) == devices
-
-    def start_again(self, now: float) -> None:
-        self.core = core = self.new_core()
-        core.clock.time = now
-        put(core.objects, *self.claims.values())
-        core.add(*self.pods.values())
-        for stored in self.reservations.values():
-            core.event_handlers.reservations.upsert(None, decode_reservation(encode(stored)))
-        core.list_all()
-        core.answer()
-
-    # The oracle.
+class World(DeviceWorld):
+    """A world with the oracle."""
 
     def check(self) -> None:
         """Check everything that holds at any time."""
         self.no_device_is_given_twice()
         self.reservations_hold_what_they_ask_for()
         self.the_index_follows_the_records()
-        self.an_owner_in_binding_has_the_devices_of_its_reservations()
         self.a_reservation_is_for_the_pod_with_its_devices()
 
     def having(self) -> dict[str, list[tuple[str, str]]]:
-        """Return the users of each device: claims with the names of their pods, and reservations."""
+        """Return the users of each device: claims with the UIDs of their pods, and reservations."""
         found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
         claims = self.core.objects.resource_claims
-        for claim in claims.all():
-            allocation = claim.allocation or claims.in_flight.get(claim.key)
-            owner = claim.meta.owner_references[0].name
-            for each in allocation.devices.results if allocation is not None else ():
-                found[each.device].append(("claim", owner))
+        stored = {claim.key: claim for claim in claims.all()}
+        users = [
+            (claim.meta.owner_references[0].uid, claim.allocation)
+            for claim in stored.values()
+            if claim.allocation is not None
+        ]
+        for key, allocation in claims.in_flight.items():
+            known = stored.get(key)
+            uid = key.name.rpartition(" ")[2] if known is None else known.meta.owner_references[0].uid
+            users.append((uid, allocation))
+        for uid, allocation in users:
+            for each in allocation.devices.results:
+                found[each.device].append(("claim", uid))
         for entry in self.core.ledger.entries.values():
             for device in held(entry):
                 found[device].append(("lock", entry.key.name))
         return found
-
-    def owns(self, name: str, lock: str) -> bool:
-        owners: Any = self.reservations[lock]["spec"]["owners"]
-        if owners == WORKLOAD:
-            return name.startswith("web-")
-        return bool(owners[0]["pod"]["name"] == name)
 
     def no_device_is_given_twice(self) -> None:
         """Check that a device has one claim and one reservation at most, of which the claim is an owner's.
@@ -258,11 +59,11 @@ class World:
         """
         settled = not (self.core.ledger.holdings.former_owners or self.core.decider.taken_devices.pending)
         for device, users in self.having().items():
-            claims = [name for kind, name in users if kind == "claim"]
+            claims = [uid for kind, uid in users if kind == "claim"]
             locks = [name for kind, name in users if kind == "lock"]
             assert len(claims) <= 1, (device, users)
             assert len(locks) <= 1, (device, users)
-            owned = all(self.owns(name, lock) for name in claims for lock in locks)
+            owned = all(self.owns(uid.rpartition("-")[0], lock) for uid in claims for lock in locks)
             assert owned or not settled, (device, users)
 
     def reservations_hold_what_they_ask_for(self) -> None:
@@ -271,14 +72,29 @@ class World:
         An owner may also take a reservation that still waits.
         """
         for entry in self.core.ledger.entries.values():
-            asked = entry.reservation.pod
-            assert asked is not None
-            number = sum(WANTS[each.name] for each in asked.spec.resource_claims)
-            if entry.phase in (Phase.ACTIVE, Phase.BOUND) and entry.node:
-                assert len(held(entry)) == number, entry.key
-                assert {each.device[0] for each in entry.devices} == {entry.node.removeprefix("node-")}
-            else:
+            if not (entry.phase in (Phase.ACTIVE, Phase.BOUND, Phase.PLANNED) and entry.node):
                 assert not entry.devices, entry.key
+                continue
+            asked = self.asked_by(entry.key.name)
+            claimed = [each for each in entry.devices if each.claim is not None]
+            assert len(claimed) == sum(WANTS[each] for each in asked.claims), entry.key
+            assert {each.device[0] for each in entry.devices} <= {entry.node.removeprefix("node-")}
+            assert len(held(entry)) == len(entry.devices), entry.key
+            self.holds_its_gpus(entry)
+
+    def holds_its_gpus(self, entry: ReservationInfo) -> None:
+        """Check that devices of the class provide the held GPUs, unless the node publishes GPUs itself.
+
+        A reservation keeps its devices if the node begins to publish GPUs, and while its owner is bound.
+        """
+        backing = [each for each in entry.devices if each.resource_name == GPU]
+        of_class = self.provided(entry.node)
+        if entry.phase is not Phase.BOUND:
+            amount = entry.reserved.get(GPU, 0)
+            if of_class is not None:
+                assert len(backing) == amount, (entry.key, amount)
+                assert {each.device_class_name for each in backing} <= {of_class.meta.name}, entry.key
+            assert len(backing) in (0, amount), (entry.key, amount)
 
     def the_index_follows_the_records(self) -> None:
         reserved = self.core.objects.resource_claims.reserved
@@ -296,21 +112,23 @@ class World:
             for each in pools.of(node).candidates:
                 assert in_use.users(each.id)[0] == len(having.get(each.id.device, [])), each.id
 
-    def an_owner_in_binding_has_the_devices_of_its_reservations(self) -> None:
-        """Check that the claims of an owner get exactly the devices that were held for them.
+    def decided(self, assumed: AssumedPod) -> None:
+        """Check that an owner gets exactly the devices that were held for the same claims and GPUs.
 
-        They may have some already, by an earlier attempt.
+        Its claims may have some already, by an earlier attempt.
         """
-        for name, assumed in self.binding.items():
-            if any(each.allocation is not None for each in self.core.claims_of(assumed.pod)):
-                continue
-            claim = self.core.ledger.claims.in_flight.get(assumed.pod.uid)
-            entries = claim.entries if claim is not None else ()
-            for entry in entries:
-                asked = {each.name for each in assumed.pod.spec.resource_claims}
-                if entry.node == assumed.node_name and {each.claim for each in entry.devices} == asked:
-                    mine = self.core.devices_of(assumed.pod)
-                    assert len(entries) > 1 or mine == held(entry), (name, mine, held(entry))
+        if any(each.allocation is not None for each in self.claims_of(assumed.pod.uid)):
+            return
+        claim = self.core.ledger.claims.in_flight.get(assumed.pod.uid)
+        entries = [] if claim is None else [each for each in claim.entries if each.devices]
+        asked = sorted(each.name for each in assumed.pod.spec.resource_claims)
+        gpus = 0 if self.published[assumed.node_name] else assumed.pod.requests.get(GPU, 0)
+        mine = {device for device, users in self.having().items() if ("claim", assumed.pod.uid) in users}
+        for entry in entries if len(entries) == 1 else ():
+            claimed = sorted({each.claim for each in entry.devices if each.claim is not None})
+            backing = [each for each in entry.devices if each.resource_name == GPU]
+            if entry.node == assumed.node_name and (claimed, len(backing)) == (asked, gpus):
+                assert mine == held(entry), (assumed.pod.uid, mine, held(entry))
 
     def a_reservation_is_for_the_pod_with_its_devices(self) -> None:
         """Check that no pod has the devices of a reservation but its owner in binding, or owners that wait.
@@ -319,12 +137,13 @@ class World:
         were bound, until the next decision.
         """
         former_owners = self.core.ledger.holdings.former_owners.values()
+        pods, having = {each.uid: each for each in self.pods.values()}, self.having()
         for entry in self.core.ledger.entries.values():
             users = {
-                name
+                uid
                 for device in held(entry)
-                for kind, name in self.having()[device]
-                if kind == "claim" and name in self.pods
+                for kind, uid in having[device]
+                if kind == "claim" and uid in pods
             }
             if entry.reservation.reusable or entry.phase not in (Phase.ACTIVE, Phase.BOUND):
                 continue
@@ -332,9 +151,9 @@ class World:
                 continue
             if entry.phase is Phase.BOUND:
                 assert entry.bound_pod is not None
-                assert users <= {entry.bound_pod.name}, (entry.key, users)
+                assert users <= {entry.bound_pod.uid}, (entry.key, users)
             else:
-                placed = {each for each in users if self.pods[each].node_name or each in self.binding}
+                placed = {each for each in users if pods[each].node_name or each in self.binding}
                 assert not placed, (entry.key, placed)
 
 
@@ -345,7 +164,13 @@ class FailingBindings(World):
     for_any, bound, failed_late = 1.0, 0.2, 0.6
 
 
-@pytest.mark.parametrize("world_of", [World, FailingBindings])
+class ChangingProviders(World):
+    """A world in which classes, nodes and slices change, so GPUs are provided in other ways."""
+
+    moves = CHANGING
+
+
+@pytest.mark.parametrize("world_of", [World, FailingBindings, ChangingProviders])
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_no_device_is_given_twice_and_owners_get_those_that_are_held(
     seed: int, world_of: type[World]

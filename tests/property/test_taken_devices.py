@@ -5,13 +5,15 @@ from random import Random
 import pytest
 
 from builders import NAMESPACE, encode
-from devices import allocated, claim_json, put
-from property.test_reserved_devices import HISTORIES, MOVES, MOVES_OF_A_HISTORY, NODES, World
+from devices import allocated, claim_json
+from property.device_world import MOVES, NODES
+from property.test_reserved_devices import HISTORIES, MOVES_OF_A_HISTORY, World
 from tidelock.binders.admission_check import UNSEEN_SECONDS, AdmissionCheck
 from tidelock.framework.events import RESOURCE_CLAIM_DELETE
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
+from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.taken_devices import UNKNOWN_SECONDS
 from unit.scheduler.device_core import held
 
@@ -41,10 +43,6 @@ class SharedWorld(World):
         plain = claim_json(name, owner="stranger", status=status, version=self.version())
         return decode_resource_claim(encode(plain))
 
-    def show(self, claim: ResourceClaim) -> None:
-        self.claims[claim.meta.name] = claim
-        put(self.core.objects, claim)
-
     def in_stored_claims(self, device: str) -> bool:
         stored = (claim.allocation for claim in self.claims.values() if claim.allocation is not None)
         return any(each.device == device for allocation in stored for each in allocation.devices.results)
@@ -58,16 +56,12 @@ class SharedWorld(World):
         having = self.having()
         return {device: entry for device, entry in devices.items() if len(having[device]) == 1}
 
-    def check(self) -> None:
-        """Check the rules about devices alone.
+    def decided(self, assumed: AssumedPod) -> None:
+        """Check nothing about a decision.
 
         An owner may take its reservation while a claim of a pod that is not known has one of the devices. It
         gets another device then.
         """
-        self.no_device_is_given_twice()
-        self.reservations_hold_what_they_ask_for()
-        self.the_index_follows_the_records()
-        self.a_reservation_is_for_the_pod_with_its_devices()
 
     # Moves.
 

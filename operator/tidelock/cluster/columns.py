@@ -7,7 +7,7 @@ units of `tidelock.model.quantities`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -109,7 +109,7 @@ class Columns:
     goes or changes, apart from its requested and reserved amounts. `freed` counts all changes that may let
     something fit that did not fit before. `clock` ticks with every change, and `changed_at` is the last tick
     of each row. `layout` changes whenever a resource gets or loses a column, and only when `version` does.
-    `backed` are the resources that devices provide on nodes which have nothing of them themselves.
+    `backed` names the class of each resource that devices provide on nodes without any of it themselves.
     """
 
     def __init__(self, capacity: int = 64) -> None:
@@ -122,7 +122,7 @@ class Columns:
         self.version = 0
         self.freed = 0
         self.clock = 0
-        self.backed: frozenset[str] = frozenset()
+        self.backed: dict[str, str] = {}
         self.changed_at = np.zeros(capacity, np.int64)
         self._changes: tuple[tuple[int, int], Rows] = (0, 0), _frozen(np.zeros(0, np.intp))
         self._traits: Traits | None = None
@@ -187,10 +187,10 @@ class Columns:
         self.allocatable[row] = allocatable
         return row
 
-    def back(self, resources: Iterable[str]) -> None:
-        """Take over which resources devices provide. All nodes count as changed."""
-        if self.backed != (backed := frozenset(resources)):
-            self.backed = backed
+    def back(self, classes: Mapping[str, str]) -> None:
+        """Take over the class of each resource that devices provide. All nodes count as changed."""
+        if self.backed != classes:
+            self.backed = dict(classes)
             self.version += 1
             self.freed += 1
             self.clock += 1
@@ -278,7 +278,7 @@ class Columns:
 
     def not_provided(self, resources: Resources, node: Node) -> Resources:
         """Return amounts without those of resources that devices provide on a node."""
-        if self.backed.isdisjoint(resources):
+        if self.backed.keys().isdisjoint(resources):
             return resources
         return {name: units for name, units in resources.items() if not self.provided(name, node)}
 

@@ -1,5 +1,7 @@
 """The record of one reservation."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -261,6 +263,20 @@ class ReservationInfo:
         """Return the part of granted amounts that a readable spec still asks for."""
         pod = self.reservation.pod
         return amounts if pod is None else at_most(amounts, pod.requests)
+
+    def asks_for(self, devices: Sequence[ReservedDevice]) -> bool:
+        """Return whether the spec asks for these devices: for the claims, and as many for each resource.
+
+        An unreadable spec may do so.
+        """
+        pod = self.reservation.pod
+        if pod is None:
+            return True
+        names = {each.name for each in pod.spec.resource_claims}
+        numbers = Counter(each.resource_name for each in devices if each.resource_name is not None)
+        return names.issuperset(each.claim for each in devices if each.claim is not None) and all(
+            pod.requests.get(name, 0) == number for name, number in numbers.items()
+        )
 
     def wait(self, now: float, since: float | None = None) -> None:
         """Begin to wait for capacity again, since an instant or now. The status keeps that instant."""

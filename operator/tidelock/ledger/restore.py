@@ -4,6 +4,8 @@ The stored status is trusted about capacity, waiting times and ends. Everything 
 present spec starts from the beginning.
 """
 
+from collections.abc import Sequence
+
 from pydantic import ValidationError
 
 from tidelock.ledger.lifecycle import lifetime, two_phase
@@ -13,6 +15,7 @@ from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED
 from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase, ReservationStatus
+from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.instants import from_datetime
 from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources
 from tidelock.model.reservation import Reservation
@@ -73,7 +76,8 @@ def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> No
         status.phase is Phase.PENDING and entry.reservation.membership is not None
     )
     planned = status.phase is Phase.PLANNED and current and not entry.problem
-    kept = current or _same_claims(entry.reservation, status)
+    devices = status.devices or ()
+    kept = (current or _same_claims(entry.reservation, devices)) and entry.asks_for(devices)
     if kept and (planned or (placed and entry.activated_at is not None)) and (held := _held(status)):
         _resume_held(entry, status, held)
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
@@ -97,19 +101,12 @@ def _resume_hold(entry: ReservationInfo, status: ReservationStatus | None, now: 
     entry.hold = hold
 
 
-def _same_claims(reservation: Reservation, status: ReservationStatus) -> bool:
-    """Return whether the devices of a status are for the claims of an edited spec, if it can be read.
-
-    Those for extended resources are for the same amounts of them.
-    """
+def _same_claims(reservation: Reservation, devices: Sequence[ReservedDevice]) -> bool:
+    """Return whether devices are for all claims of an edited spec, if it can be read."""
     if reservation.pod is None:
         return True
-    devices, held = status.devices or (), _held(status)
     names = {claim.name for claim in reservation.pod.spec.resource_claims}
-    resources = {each.resource_name for each in devices if each.resource_name is not None}
-    return names == {each.claim for each in devices if each.claim is not None} and all(
-        reservation.requests.get(name) == held.get(name) for name in resources
-    )
+    return names == {each.claim for each in devices if each.claim is not None}
 
 
 def _held(status: ReservationStatus) -> Resources:

@@ -312,9 +312,9 @@ def test_all_nodes_count_as_changed_when_devices_begin_to_provide_a_resource() -
     columns.put(node("node-a"))
     columns.put(node("node-b"))
     clock, version = columns.clock, columns.version
-    columns.back([GPU])
+    columns.back({GPU: "gpu"})
     assert columns.changed(clock).tolist() == [0, 1]
     assert columns.version > version
     clock = columns.clock
-    columns.back([GPU])
+    columns.back({GPU: "gpu"})
     assert columns.clock == clock

@@ -19,7 +19,8 @@ from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to
-from tidelock.model.resource_claims import ResourceClaim, decode_resource_claim
+from tidelock.model.resource_claims import FOR_EXTENDED_RESOURCES, ResourceClaim, decode_resource_claim
+from tidelock.plugins.dynamic_resources.claim_writer import ReservedClaims
 from tidelock.scheduler.core.cycle import AssumedPod
 from unit.scheduler.machinery import Core
 
@@ -73,10 +74,33 @@ class DeviceCore(Core):
 
     def write(self, assumed: AssumedPod) -> None:
         """Show the allocations in flight for a pod as stored."""
-        for claim in self.claims_of(assumed.pod):
+        created = self.create_own_claim(assumed)
+        for claim in [*self.claims_of(assumed.pod), *([] if created is None else [created])]:
             allocation = self.objects.resource_claims.in_flight.get(claim.key)
             if allocation is not None:
                 put(self.objects, replace(claim, status=replace(claim.status, allocation=allocation)))
+
+    def create_own_claim(self, assumed: AssumedPod) -> ResourceClaim | None:
+        """Create the claim for a pod's extended resources as PreBind does, if it has any to create.
+
+        Its devices are in flight by its real name from then on.
+        """
+        reserved = assumed.state.read(ReservedClaims)
+        own = None if reserved is None else reserved.own
+        if reserved is None or own is None or own.created:
+            return None
+        plain = claim_json(f"{assumed.pod.uid}-extended-resources", owner=assumed.pod.meta.name)
+        plain["metadata"]["ownerReferences"][0]["uid"] = assumed.pod.uid
+        plain["metadata"]["annotations"] = {FOR_EXTENDED_RESOURCES: "true"}
+        created = replace(decode_resource_claim(encode(plain)), spec=own.claim.spec)
+        allocation = reserved.allocations[own.claim.key]
+        in_flight = self.objects.resource_claims.in_flight
+        in_flight.make(created.key, allocation, assumed.pod.uid)
+        in_flight.release(own.claim.key, assumed.pod.uid)
+        reserved.allocations[created.key] = allocation
+        own.claim, own.created = created, True
+        put(self.objects, created)
+        return created
 
     def end(self, gone: Pod) -> None:
         """Remove a pod, and its claims."""

@@ -117,12 +117,13 @@ class Core:
         self._migrations: list[MigrationTask] = []
         self.wakes = 0
         objects = self.decider.objects
-        others: dict[str, Lister[Any]] = {"device_classes": objects.device_classes} if listed else {}
+        others: dict[str, Lister[Any]] = {"device_classes": objects.device_classes}
         if self.decider.schedules_groups:
             others["pod_groups"] = objects.pod_groups
         self.event_handlers = EventHandlers(
             self.cache, self.ledger, self.queue, self.decider.waiting_pods, self.clock, self._wake, others
         )
+        self.event_handlers.others["device_classes"].synced()
         self.decider.objects.reservation_quotas.upsert(None, quota())
         for node in nodes:
             self.event_handlers.nodes.upsert(None, node)

@@ -1,7 +1,7 @@
 """Devices by node, those that claims hold or will hold, and the classes that back extended resources."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping
 
 from tidelock.cluster.assume_cache import AssumeCache
 from tidelock.cluster.index.reserved_devices import ReservedDevices
@@ -51,9 +51,12 @@ class DeviceClasses(Lister[DeviceClass]):
         self.by_resource: dict[str, DeviceClass] = {}
         self.on_change(self._index)
 
-    def on_backing(self, listener: Callable[[Iterable[str]], None]) -> None:
-        """Call a function after each change of a class with the resources that devices can provide."""
-        self.on_change(lambda _old, _new: listener(self.by_resource))
+    def on_backing(self, listener: Callable[[Mapping[str, str]], None]) -> None:
+        """Call a function after each change of a class with the class's name of each provided resource."""
+        self.on_change(lambda _old, _new: listener(self._backing()))
+
+    def _backing(self) -> dict[str, str]:
+        return {resource: of_class.meta.name for resource, of_class in self.by_resource.items()}
 
     def _index(self, _old: DeviceClass | None, _new: DeviceClass | None) -> None:
         """Find the class of each resource. Of several the newest counts, and of those the first by name."""

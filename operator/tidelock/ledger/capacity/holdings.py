@@ -37,6 +37,11 @@ class HoldingChange:
     after: Resources
     devices_freed: bool = False
 
+    def undoes(self, earlier: "HoldingChange") -> bool:
+        """Return whether this change is the reverse of an earlier one of the same reservation."""
+        same_place = self.node == earlier.node and not (self.devices_freed or earlier.devices_freed)
+        return same_place and (self.before, self.after) == (earlier.after, earlier.before)
+
 
 class Holdings:
     """The capacity of reservations on nodes, which the columns' `reserved` amounts follow.

@@ -18,8 +18,8 @@ def first_loser(
     """Return the reservation that loses capacity first, and the shortfall of the node.
 
     The lowest priority comes first, then the newest. It is one of the preferred reservations if any of them
-    holds a missing resource. A reservation without devices for a resource that only devices provide by now
-    loses before any other.
+    holds a missing resource. A reservation without devices of the class that provides a resource by now loses
+    before any other.
 
     Returns:
         None if no reservation of the node holds a missing resource.
@@ -48,18 +48,20 @@ def first_loser(
 
 
 def _without_devices(columns: Columns, entry: ReservationInfo) -> Resources:
-    """Return the held amounts of resources that devices provide on the node, if it holds none of them.
+    """Return the held amounts of resources that devices provide on the node, if it holds none of their class.
 
     What an unreadable node has is unknown.
     """
-    row, backed = columns.row_of.get(entry.node), columns.backed.intersection(entry.reserved)
+    row, backed = columns.row_of.get(entry.node), columns.backed.keys() & entry.reserved.keys()
     if not backed or row is None or columns.nodes[row].meta.unreadable:
         return NOTHING
-    without = sorted(backed.difference(each.resource_name for each in entry.devices))
+    classes = {each.resource_name: each.device_class_name for each in entry.devices}
     return {
         name: entry.reserved[name]
-        for name in without
-        if entry.reserved[name] and columns.provided(name, columns.nodes[row])
+        for name in sorted(backed)
+        if entry.reserved[name]
+        and classes.get(name) != columns.backed[name]
+        and columns.provided(name, columns.nodes[row])
     }
 
 

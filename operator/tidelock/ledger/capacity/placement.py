@@ -128,6 +128,9 @@ class Placement:
             self._endings.reject_if_unreadable(entry, now)
         elif node is None or node.meta.is_other(entry.node_uid):
             self._lose(entry, now)
+        elif not entry.asks_for(devices):
+            text = f"{failure}, and the spec was edited"
+            self.displace(entry, reasons.WAITING, text, now, entry.reservation.asked_at or None)
         elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
             self._place(entry, node, held, now, devices)
             self._records.step(entry, Event.ADMIT, reasons.ADMITTED, held_text(entry), now)

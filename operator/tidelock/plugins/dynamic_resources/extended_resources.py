@@ -111,7 +111,7 @@ def claim_for(
         for index, container in brief:
             each.add_brief(index, container)
     requests = sorted((one for each in found for one in each.requests()), key=lambda one: one.name)
-    meta = ObjectMeta(f"{UNNAMED} of {pod.meta.name}", pod.meta.namespace, pod.uid)
+    meta = ObjectMeta(f"{UNNAMED} of {pod.uid}", pod.meta.namespace, pod.uid)
     claim = ResourceClaim(meta, devices_claim(tuple(map(_claim_request, requests))))
     return claim, tuple(mapping for each in found for mapping in each.all_mappings())
 

@@ -31,7 +31,7 @@ def own_devices(state: CycleState, pod: Pod, reservations: Reservations) -> dict
         loose = [entry for entry in holding if not entry.reservation.reusable and is_for_any(entry, pod)]
         if loose and any(entry.reservation.reusable for entry in entries):
             holding = [entry for entry in holding if entry not in loose]
-        elif len(loose) > 1:
+        elif loose and len(entries) > 1:
             taken = reservations.taken(pod, node_name)
             holding = [entry for entry in holding if entry not in loose or entry in taken]
         if holding or loose:

@@ -1,5 +1,8 @@
 """Events of the pod queue for capacity that reservations and nominations have taken or given back."""
 
+from collections import defaultdict
+from collections.abc import Iterable
+
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.reserve_pods import counts_as
 from tidelock.framework.events import (
@@ -12,6 +15,7 @@ from tidelock.framework.events import (
 from tidelock.ledger.capacity.holdings import HoldingChange
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.owners.matching import owner_names
+from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
 from tidelock.model.quantities import NOTHING, covers, minus, plus
 from tidelock.scheduler.core.cycle import AssumedPod
@@ -41,7 +45,7 @@ class CapacityEvents:
 
         """
         taken_over = NOTHING
-        for change in self._ledger.holdings.changes.take():
+        for change in _lasting(self._ledger.holdings.changes.take()):
             entry = change.entry
             if change.after and not covers(change.before, change.after):
                 event = (
@@ -84,3 +88,18 @@ class CapacityEvents:
             heir = claimed_by.pod if claimed_by is not None and claimed_by.node_name == change.node else None
             if heir is None or counts_as(heir) != counts_as(pod):
                 self._queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, change.node), None, now)
+
+
+def _lasting(changes: Iterable[HoldingChange]) -> list[HoldingChange]:
+    """Return changes without those that were undone, as by an attempt that failed after its pod was assumed.
+
+    They would wake the pod of the attempt, which fails again, without end.
+    """
+    found: defaultdict[Key, list[HoldingChange]] = defaultdict(list)
+    for change in changes:
+        earlier = found[change.entry.key]
+        if earlier and change.undoes(earlier[-1]):
+            earlier.pop()
+        else:
+            earlier.append(change)
+    return [change for each in found.values() for change in each]

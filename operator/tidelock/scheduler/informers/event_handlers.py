@@ -5,7 +5,7 @@ events do no harm. Nothing is decided until all resources have been listed, beca
 by half a cluster.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -94,7 +94,7 @@ class EventHandlers:
         self.others = {name: ObjectEventHandler(self, name, lister) for name, lister in others.items()}
         groups = others.get("pod_groups")
         self.pod_groups = groups if isinstance(groups, PodGroups) else None  # as no profile schedules groups
-        self._backed: frozenset[str] = frozenset()
+        self._backed: dict[str, str] = {}
         if isinstance(classes := others.get("device_classes"), DeviceClasses):
             classes.on_backing(self._settle_backed)
         self.gone: set[str] = set()  # uids of pods that are gone by the API server, and not yet by a watch
@@ -164,10 +164,10 @@ class EventHandlers:
         if self.ready and not self._backlog.awaits(node_name):
             self.ledger.placement.settle_unseen(node_name, self.clock.now())
 
-    def _settle_backed(self, resources: Iterable[str]) -> None:
-        """Settle the nodes with reservations of resources that devices provide now, or no longer."""
-        changed = self._backed.symmetric_difference(resources)
-        self._backed = frozenset(resources)
+    def _settle_backed(self, classes: Mapping[str, str]) -> None:
+        """Settle the nodes with reservations of resources that other classes provide now, or none."""
+        changed = {resource for resource, _ in self._backed.items() ^ classes.items()}
+        self._backed = dict(classes)
         holdings = self.ledger.holdings
         for name in holdings.nodes_with_reservations() if changed else ():
             if not all(changed.isdisjoint(entry.reserved) for entry in holdings.held_on(name)):

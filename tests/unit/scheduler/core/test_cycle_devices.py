@@ -25,6 +25,8 @@ from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.device_core import DeviceCore, held
 
+GPU = "example.com/gpu"
+
 
 def test_a_reservation_holds_a_device_and_names_it_in_its_status() -> None:
     core = DeviceCore()
@@ -376,3 +378,31 @@ def test_a_borrower_gets_no_device_of_a_reservation() -> None:
     core.pod("stranger-0", annotations={"tidelock.dev/borrows": "true"})
 
     assert "cannot allocate all claims" in core.refuse().diagnosis.message
+
+
+def test_an_owner_goes_elsewhere_if_only_a_reservation_that_it_leaves_to_others_has_devices() -> None:
+    core = DeviceCore("node-a", "node-b", devices=1)
+    core.reservation("mine", nodeName="node-a")
+    entry = core.lock(nodeName="node-a", owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    put(core.objects, device_class("gpu", resource=GPU))
+
+    core.add(pod(requests={"cpu": "1", GPU: "1"}, labels={"app": "web"}))
+
+    assert core.place().node_name == "node-b"
+    assert held(entry) == {"a-0"}
+
+
+def test_an_attempt_that_was_undone_wakes_no_pod_that_waits_for_devices() -> None:
+    core = DeviceCore(devices=1)
+    core.lock(borrowable=True)
+    core.pod("stranger-0")
+    core.refuse()
+    core.decide()
+    before = list(core.enqueued)
+
+    borrower = pod("stranger-1", annotations={"tidelock.dev/borrows": "true"})
+    core.cache.assume(borrower, "node-a")
+    core.cache.forget(borrower.uid)
+    core.decide()
+
+    assert core.enqueued == before

@@ -39,7 +39,7 @@ class GpuCore(DeviceCore):
     def in_flight(self, wanting: Pod) -> set[str]:
         """Return the devices that are in flight for the extended resources of a pod."""
         claims = self.objects.resource_claims
-        name = f"<extended-resources> of {wanting.meta.name}"
+        name = f"<extended-resources> of {wanting.uid}"
         allocation = claims.in_flight.get(resource_claim(name).key)
         return set() if allocation is None else {each.device for each in allocation.devices.results}
 
@@ -102,6 +102,18 @@ def test_claims_and_extended_resources_of_a_template_hold_different_devices() ->
     found = {each.device: each.claim or each.resource_name for each in entry.devices}
     assert found == {"a-0": "gpus", "a-1": GPU, "a-2": GPU}
     assert core.gpus(1, "other").phase is Phase.PENDING
+
+
+def test_a_pod_of_the_same_name_gets_other_devices_than_its_predecessor_in_binding() -> None:
+    core = GpuCore(devices=3)
+    first = core.wanting("web-0", uid="first")
+    core.place()
+    core.event_handlers.pods.remove(first)
+    second = core.wanting("web-0", uid="second")
+    core.place()
+    third = core.wanting("web-1")
+    core.place()
+    assert [core.in_flight(each) for each in (first, second, third)] == [{"a-0"}, {"a-1"}, {"a-2"}]
 
 
 def test_a_failed_binding_gives_the_devices_back() -> None:
@@ -179,6 +191,25 @@ def test_an_edited_amount_lets_the_reservation_wait_again(count: int, devices: s
     assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, devices, count)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_edit_while_the_owner_is_bound_lets_the_reservation_wait_again(restarts: bool) -> None:
+    core = GpuCore(devices=3)
+    entry = core.gpus(2)
+    core.wanting("web-0", 2)
+    assumed = core.place()
+    edited = {"resources": {"cpu": "1", GPU: "1"}, "version": 9, "generation": 2}
+    core.reservation(**edited)
+    if restarts:
+        status = core.status()
+        core = GpuCore(devices=3)
+        entry = core.reservation(**edited, status=status)
+    else:
+        core.decider.binding_failed(assumed, NOW)
+    assert (entry.phase, held(entry)) == (Phase.PENDING, set())
+    core.decide()
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-0"}, 1)
+
+
 def test_another_amount_grows_beside_the_same_devices() -> None:
     core = GpuCore()
     core.gpus(1, "first", owner="other")
@@ -235,6 +266,27 @@ def test_a_reservation_loses_devices_that_no_longer_provide_the_resource() -> No
     core.decide()
     assert entry.phase is Phase.PENDING
     core.classes.upsert(device_class("gpu"), device_class("gpu", resource=GPU))
+    core.decide()
+    assert (entry.phase, held(entry)) == (Phase.ACTIVE, {"a-0"})
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_reservation_loses_devices_of_a_class_that_no_longer_provides_the_resource(restarts: bool) -> None:
+    core = GpuCore()
+    entry = core.gpus(1)
+    status = core.status()
+    newer = device_class("new", "device.driver == 'none'", resource=GPU, created="2027-01-15T08:00:00Z")
+
+    if restarts:
+        core = GpuCore()
+        core.classes.upsert(None, newer)
+        entry = core.reservation(resources={"cpu": "1", GPU: "1"}, status=status, version=3)
+    else:
+        core.classes.upsert(None, newer)
+    core.decide()
+    assert (entry.phase, held(entry)) == (Phase.PENDING, set())
+
+    core.classes.remove(newer)
     core.decide()
     assert (entry.phase, held(entry)) == (Phase.ACTIVE, {"a-0"})
 
