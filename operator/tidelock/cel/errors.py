@@ -20,6 +20,6 @@ class CostLimitError(EvaluationError):
     """An evaluation that costs more than it may. Nothing absorbs it."""
 
 
-def no_such_overload() -> EvaluationError:
+def no_such_overload(call: str = "") -> EvaluationError:
     """Return the error of a function or operator that is not defined for the types of its values."""
-    return EvaluationError("no such overload")
+    return EvaluationError(f"no such overload: {call}" if call else "no such overload")

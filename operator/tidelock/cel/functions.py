@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelock.cel.errors import CostLimitError, no_such_overload
+from tidelock.cel.errors import CostLimitError, EvaluationError, no_such_overload
 from tidelock.cel.types import DYN, Type, is_variable, read_signature
-from tidelock.cel.values import PYTHON_TYPES
+from tidelock.cel.values import PYTHON_TYPES, name_of_type
 
 Frame = list[Any]
 """The state of one evaluation: the cost that it has left, the device, and the values of its variables."""
@@ -116,6 +116,12 @@ def call(overload: Overload, arguments: Sequence[Run]) -> Run:
             return lambda frame: implementation(*[argument(frame) for argument in arguments])
 
 
+def _undefined(overloads: Sequence[Overload], types: Sequence[type]) -> EvaluationError:
+    """Return the error of a call that no function is defined for. Operators are not named."""
+    name = overloads[0].name
+    return no_such_overload(f"{name}({', '.join(map(name_of_type, types))})" if name[-1].isalpha() else "")
+
+
 def dispatched_call(overloads: Sequence[Overload], arguments: Sequence[Run]) -> Run:
     """Return a call that chooses among functions by the types of its values."""
     chosen: dict[tuple[type, ...], Overload] = {}
@@ -123,7 +129,7 @@ def dispatched_call(overloads: Sequence[Overload], arguments: Sequence[Run]) -> 
     def choose(types: tuple[type, ...]) -> Overload:
         overload = next((each for each in overloads if each.accepts(types)), None)
         if overload is None:
-            raise no_such_overload()
+            raise _undefined(overloads, types)
         return chosen.setdefault(types, overload)
 
     def run(frame: Frame) -> object:

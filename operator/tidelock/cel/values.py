@@ -159,7 +159,12 @@ _ORDERED = {bool, str, bytes, Duration, Timestamp}
 
 def type_name(value: object) -> str:
     """Return the name of a value's type."""
-    return _TYPE_NAMES[type(value)]
+    return name_of_type(type(value))
+
+
+def name_of_type(kind: type) -> str:
+    """Return the name of the type whose values have a Python type."""
+    return _TYPE_NAMES[kind]
 
 
 def checked_int(number: int) -> int | None:

@@ -19,7 +19,7 @@ from tidelock.devices.allocated import DevicesInUse
 from tidelock.devices.consumable_capacity import Consumed, fits
 from tidelock.devices.errors import AllocationError, SearchLimitError
 from tidelock.devices.pools import Candidate, CounterSets, NodeDevices
-from tidelock.devices.requests import Alternative, PreparedClaim, all_devices, check_size
+from tidelock.devices.requests import Alternative, PreparedClaim, all_devices, size_with
 from tidelock.devices.selection import DeviceSelection
 from tidelock.model.devices import DeviceId, DeviceTaintRule, PoolId
 from tidelock.model.resource_claims import ALL_DEVICES, MOST_RESULTS
@@ -208,18 +208,16 @@ class _Search:
         """Return the devices of the alternatives for "All", by their places. Check the number of devices."""
         found: dict[tuple[int, int, int], list[Candidate]] = {}
         for c, claim in enumerate(self._claims):
+            size = 0
             for r, request in enumerate(claim.requests):
+                counts = []
                 for a, each in enumerate(request.alternatives):
+                    count = each.wanted.count
                     if each.wanted.allocation_mode == ALL_DEVICES:
                         found[c, r, a] = all_devices(each, self._devices, self._allocator.selection)
-            counts = [
-                [
-                    len(found[c, r, a]) if (c, r, a) in found else each.wanted.count
-                    for a, each in enumerate(request.alternatives)
-                ]
-                for r, request in enumerate(claim.requests)
-            ]
-            check_size(claim, counts)
+                        count = len(found[c, r, a])
+                    counts.append(count)
+                size = size_with(claim, request, min(counts), size)
         return found
 
     def _visit(self, place: _Place) -> _Visit:

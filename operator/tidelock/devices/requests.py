@@ -195,22 +195,24 @@ def all_devices(
     return found
 
 
-def check_size(claim: PreparedClaim, counts: Sequence[Sequence[int]]) -> None:
-    """Raise AllocationError if a claim wants more devices than it can have.
+def size_with(claim: PreparedClaim, request: PreparedRequest, least: int, size: int) -> int:
+    """Return the least number of devices of a claim together with one more of its requests.
 
     Args:
         claim: the claim.
-        counts: the number of devices of each alternative of each request.
+        request: the request.
+        least: the number of devices of the alternative that wants the fewest.
+        size: the least number of devices of the requests before it.
+
+    Raises:
+        AllocationError: the claim wants more devices than it can have.
 
     """
-    total = 0
-    for request, numbers in zip(claim.requests, counts, strict=True):
-        least = min(numbers)
-        if least > MOST_RESULTS - total:
-            label = f"claim {claim.claim.key}, request {request.request.name}"
-            limit = f"exceeds the claim limit of {MOST_RESULTS}, with {total} already accounted for"
-            raise AllocationError(f"{label}: adding {least} devices {limit}")
-        total += least
+    if least > MOST_RESULTS - size:
+        label = f"claim {claim.claim.key}, request {request.request.name}"
+        limit = f"exceeds the claim limit of {MOST_RESULTS}, with {size} already accounted for"
+        raise AllocationError(f"{label}: adding {least} devices {limit}")
+    return size + least
 
 
 def _nothing_taken(_: str) -> int:

@@ -290,6 +290,13 @@ def test_a_claim_has_at_most_32_devices() -> None:
     assert len(found) == 21
 
 
+def test_a_request_for_too_many_devices_is_reported_before_later_requests_are_looked_at() -> None:
+    incomplete = [device_slice("s", "d0", slices=2)]
+    requests = [request("r", wanting(count=33)), request("s", wanting_all())]
+    with pytest.raises(AllocationError, match="request r: adding 33 devices exceeds the claim limit"):
+        names(incomplete, resource_claim("c", *requests))
+
+
 def test_a_pod_can_claim_thousands_of_devices() -> None:
     many = [
         device_slice(f"s{part:02}", *(f"d{part}-{index}" for index in range(128)), pool=f"p{part:02}")

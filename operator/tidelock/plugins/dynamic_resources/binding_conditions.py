@@ -6,7 +6,7 @@ Semantics of Kubernetes 1.37, plugins/dynamicresources (isClaimReadyForBinding, 
 from enum import Enum, auto
 
 from tidelock.model.instants import from_datetime
-from tidelock.model.resource_claims import AllocatedDevice, ResourceClaim
+from tidelock.model.resource_claims import AllocatedDevice, DeviceCondition, ResourceClaim
 
 
 class Readiness(Enum):
@@ -29,23 +29,31 @@ def readiness(claim: ResourceClaim, now: float, timeout: float) -> Readiness:
     """
     if claim.allocation is None:
         return Readiness.PENDING
-    pending = False
-    for device in claim.allocation.devices.results:
-        if device.binding_conditions:
-            held = _held(claim, device)
-            if not held.isdisjoint(device.binding_failure_conditions):
-                return Readiness.FAILED
-            pending |= not held.issuperset(device.binding_conditions)
-    if not pending:
+    if failure_of(claim) is not None:
+        return Readiness.FAILED
+    if all(
+        _held(claim, each).keys() >= {*each.binding_conditions} for each in claim.allocation.devices.results
+    ):
         return Readiness.READY
     began = claim.allocation.allocation_timestamp
     late = began is not None and from_datetime(began) + timeout < now
     return Readiness.TIMED_OUT if late else Readiness.PENDING
 
 
-def _held(claim: ResourceClaim, device: AllocatedDevice) -> set[str]:
-    """Return the types of the conditions that a driver reports as true."""
+def failure_of(claim: ResourceClaim) -> DeviceCondition | None:
+    """Return the first condition by which a driver reports that a device has failed, or None."""
+    devices = () if claim.allocation is None else claim.allocation.devices.results
+    for device in devices:
+        held = _held(claim, device) if device.binding_conditions else {}
+        for each in device.binding_failure_conditions:
+            if each in held:
+                return held[each]
+    return None
+
+
+def _held(claim: ResourceClaim, device: AllocatedDevice) -> dict[str, DeviceCondition]:
+    """Return the conditions that a driver reports as true, by their types."""
     for status in claim.status.devices:
         if (status.driver, status.pool, status.device) == device.id:
-            return {each.type for each in status.conditions if each.status == "True"}
-    return set()
+            return {each.type: each for each in status.conditions if each.status == "True"}
+    return {}

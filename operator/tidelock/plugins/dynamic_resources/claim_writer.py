@@ -6,6 +6,7 @@ devices must not be given away as long as the API server may have them allocated
 """
 
 import asyncio
+import json
 import logging
 from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ from tidelock.model.resource_claims import (
     ResourceClaim,
     decode_resource_claim,
 )
-from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
+from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, failure_of, readiness
 from tidelock.plugins.dynamic_resources.extended_resources import RequestMapping
 
 logger = logging.getLogger(__name__)
@@ -267,9 +268,10 @@ class ClaimWriter:
                 continue
             if claim.allocation is None:
                 return f"claim {key} got deallocated elsewhere in the meantime"
+            if (failure := failure_of(claim)) is not None:
+                message = json.dumps(failure.message, ensure_ascii=False)
+                return f"{_FAILED}: claim={key.name}, reason={failure.reason}, message={message}"
             state = readiness(claim, now, self._timeout)
-            if state is Readiness.FAILED:
-                return f"{_FAILED}: claim={key.name}"
             if state is Readiness.TIMED_OUT:
                 return f"{_TIMED_OUT}: claim={key.name}"
             pending |= state is not Readiness.READY

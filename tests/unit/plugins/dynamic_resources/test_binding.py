@@ -205,7 +205,7 @@ CONDITIONAL = device("d0", bindingConditions=["Ready"], bindingFailureConditions
 
 
 def report(kind: str) -> dict[str, Any]:
-    conditions = [{"type": kind, "status": "True"}]
+    conditions = [{"type": kind, "status": "True", "reason": "Seen", "message": 'it is "so"'}]
     return {"devices": [{"driver": DRIVER, "pool": "a", "device": "d0", "conditions": conditions}]}
 
 
@@ -235,7 +235,11 @@ def test_a_pod_is_bound_once_its_devices_are_ready() -> None:
 @pytest.mark.parametrize(
     ("timeout", "reports", "problem", "outcome"),
     [
-        ("10m", [report("Broken")], "device binding failed: claim=gpu", "failure"),
+        (
+            *("10m", [report("Broken")]),
+            r'device binding failed: claim=gpu, reason=Seen, message="it is \"so\""',
+            "failure",
+        ),
         ("1s", [], "device binding timeout: claim=gpu", "timeout"),
         ("10m", [{"allocation": None}], "claim shop/gpu got deallocated elsewhere in the meantime", "error"),
     ],

@@ -210,6 +210,16 @@ def test_devices_with_failed_or_late_conditions_can_not_be_used() -> None:
     assert late.reasons("node-a") == (NOT_AVAILABLE,)
 
 
+def test_a_failed_device_is_noticed_before_the_others_are_ready() -> None:
+    cluster = Cluster()
+    conditions: Json = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
+    status = allocated("d0", "d1", **conditions)
+    broken = {"conditions": [{"type": "Broken", "status": "True"}]}
+    report = {"driver": DRIVER, "pool": "a", "device": "d1"} | broken
+    cluster.claim(status=status | {"devices": [report]})
+    assert cluster.judge(WANTING).fitting == set()
+
+
 def test_nodes_with_preferred_alternatives_score_higher() -> None:
     cluster = Cluster()
     size = f"device.attributes['{DRIVER}'].size == '{{}}'"
