@@ -301,7 +301,7 @@ class DeviceWorld:
                 self.show(replace(claim, status=replace(claim.status, allocation=allocation)))
 
     def delete_leftovers(self) -> None:
-        """Delete the claims for extended resources whose pods are neither in binding nor bound."""
+        """Delete the claims for extended resources of pods that are neither in binding nor bound."""
         kept = {each.uid for each in self.pods.values() if each.node_name} | self.binding.keys()
         for claim in list(self.claims.values()):
             owner = claim.extended_resources_of
