@@ -360,7 +360,7 @@ class DeviceWorld:
             slices.remove(slice_of(name))
 
     def provided(self, node_name: str) -> DeviceClass | None:
-        """Return the class whose devices provide GPUs on a node, or None."""
+        """Return the class of the devices that provide GPUs on a node, or None."""
         if self.published[node_name]:
             return None
         backing = [each for each in self.classes.values() if GPU in each.extended_resources]
