@@ -375,7 +375,11 @@ class DeviceWorld:
         self.store_statuses()
         now = self.core.clock.time
         entries = {name: self.core.entry(name) for name in self.reservations}
-        before = {name: held(each) for name, each in entries.items() if each.phase is not Phase.BOUND}
+        before = {
+            name: held(each)
+            for name, each in entries.items()
+            if each.phase is not Phase.BOUND and self.binding.keys().isdisjoint(each.occupants)
+        }
         self.binding.clear()
         self.start_again(now)
         for name, devices in before.items():
