@@ -301,7 +301,7 @@ class DeviceWorld:
                 self.show(replace(claim, status=replace(claim.status, allocation=allocation)))
 
     def delete_leftovers(self) -> None:
-        """Delete the claims for extended resources whose pods are neither in binding nor bound."""
+        """Delete the claims for extended resources of pods that are neither in binding nor bound."""
         kept = {each.uid for each in self.pods.values() if each.node_name} | self.binding.keys()
         for claim in list(self.claims.values()):
             owner = claim.extended_resources_of
@@ -360,7 +360,7 @@ class DeviceWorld:
             slices.remove(slice_of(name))
 
     def provided(self, node_name: str) -> DeviceClass | None:
-        """Return the class whose devices provide GPUs on a node, or None."""
+        """Return the class of the devices that provide GPUs on a node, or None."""
         if self.published[node_name]:
             return None
         backing = [each for each in self.classes.values() if GPU in each.extended_resources]
@@ -375,7 +375,11 @@ class DeviceWorld:
         self.store_statuses()
         now = self.core.clock.time
         entries = {name: self.core.entry(name) for name in self.reservations}
-        before = {name: held(each) for name, each in entries.items() if each.phase is not Phase.BOUND}
+        before = {
+            name: held(each)
+            for name, each in entries.items()
+            if each.phase is not Phase.BOUND and self.binding.keys().isdisjoint(each.occupants)
+        }
         self.binding.clear()
         self.start_again(now)
         for name, devices in before.items():

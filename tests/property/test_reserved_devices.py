@@ -115,7 +115,8 @@ class World(DeviceWorld):
     def decided(self, assumed: AssumedPod) -> None:
         """Check that an owner gets exactly the devices that were held for the same claims and GPUs.
 
-        Its claims may have some already, by an earlier attempt.
+        Its claims may have some already, by an earlier attempt. The claim of a former pod of its name, which
+        is gone, may have one until the binding of that pod has failed.
         """
         if any(each.allocation is not None for each in self.claims_of(assumed.pod.uid)):
             return
@@ -123,11 +124,16 @@ class World(DeviceWorld):
         entries = [] if claim is None else [each for each in claim.entries if each.devices]
         asked = sorted(each.name for each in assumed.pod.spec.resource_claims)
         gpus = 0 if self.published[assumed.node_name] else assumed.pod.requests.get(GPU, 0)
-        mine = {device for device, users in self.having().items() if ("claim", assumed.pod.uid) in users}
+        having = self.having()
+        mine = {device for device, users in having.items() if ("claim", assumed.pod.uid) in users}
         for entry in entries if len(entries) == 1 else ():
             claimed = sorted({each.claim for each in entry.devices if each.claim is not None})
             backing = [each for each in entry.devices if each.resource_name == GPU]
-            if entry.node == assumed.node_name and (claimed, len(backing)) == (asked, gpus):
+            others = {each for device in held(entry) for each in having[device]} - {
+                ("claim", assumed.pod.uid),
+                ("lock", entry.key.name),
+            }
+            if entry.node == assumed.node_name and (claimed, len(backing)) == (asked, gpus) and not others:
                 assert mine == held(entry), (assumed.pod.uid, mine, held(entry))
 
     def a_reservation_is_for_the_pod_with_its_devices(self) -> None:

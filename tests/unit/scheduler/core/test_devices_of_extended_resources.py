@@ -197,7 +197,7 @@ def test_an_edit_while_the_owner_is_bound_lets_the_reservation_wait_again(restar
     entry = core.gpus(2)
     core.wanting("web-0", 2)
     assumed = core.place()
-    edited = {"resources": {"cpu": "1", GPU: "1"}, "version": 9, "generation": 2}
+    edited: Json = {"resources": {"cpu": "1", GPU: "1"}, "version": 9, "generation": 2}
     core.reservation(**edited)
     if restarts:
         status = core.status()
