@@ -1,8 +1,9 @@
 """Writes allocations and users to claims, and waits until the devices are ready.
 
 Semantics of kube-scheduler 1.37, plugins/dynamicresources (bindClaim). Each write is refused if the claim has
-changed since it was read. A claim that a lost answer may have changed is read and written again, because its
-devices must not be given away as long as the API server may have them allocated.
+changed since it was read. So the pods that share a claim write it one after the other. A claim that a lost
+answer may have changed is read and written again, because its devices must not be given away as long as the
+API server may have them allocated.
 """
 
 import asyncio
@@ -10,8 +11,9 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -76,6 +78,21 @@ class ReservedClaims:
     own: OwnClaim | None = None
 
 
+@dataclass(slots=True, weakref_slot=True)
+class _Turns:
+    """The order of the writes to a claim, and the claim after the last one."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    latest: ResourceClaim | None = None
+
+    def newest(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return the newer one of a claim and the last written state of it."""
+        latest = self.latest
+        if latest is None or latest.meta.uid != claim.meta.uid or latest.meta.version < claim.meta.version:
+            return claim
+        return latest
+
+
 class ClaimWriter:
     """Carries out what is decided about claims.
 
@@ -98,6 +115,7 @@ class ClaimWriter:
         self._deallocating: dict[Key, int] = {}  # the resource versions that the writes replace
         self._deleting: set[str] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._turns: WeakValueDictionary[Key, _Turns] = WeakValueDictionary()
         claims.on_change(self._changed)
 
     async def bind(self, pod: Pod, reserved: ReservedClaims, node_name: str) -> str:
@@ -193,12 +211,23 @@ class ClaimWriter:
         """
         allocation = reserved.allocations.get(claim.key)
         if allocation is None:
-            return await self._written(api, claim, None, pod, reserved.at)
+            return await self._in_turn(api, claim, None, pod, reserved.at)
         self._claims.in_flight.make(claim.key, allocation, _WRITE)
         try:
-            return await self._written(api, claim, allocation, pod, reserved.at)
+            return await self._in_turn(api, claim, allocation, pod, reserved.at)
         finally:
             self._claims.in_flight.release(claim.key, _WRITE)
+
+    async def _in_turn(
+        self, api: Api, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod, at: float
+    ) -> ResourceClaim | str:
+        """Write a claim after the other pods that share it. At once, most writes would be refused."""
+        turns = self._turns.setdefault(claim.key, _Turns())
+        async with turns.lock:
+            outcome = await self._written(api, turns.newest(claim), allocation, pod, at)
+            if isinstance(outcome, ResourceClaim):
+                turns.latest = outcome
+        return outcome
 
     async def _written(
         self, api: Api, claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod, at: float

@@ -86,6 +86,27 @@ def test_a_second_pod_uses_the_devices_of_a_shared_claim() -> None:
     assert cluster.api.asked == ["PATCH shared/status"]
 
 
+async def test_pods_that_share_a_claim_write_it_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = with_devices("d0")
+    cluster.claim("shared", status=allocated("d0", node_name="node-a", users=["p"]))
+    names = [f"q{number}" for number in range(20)]
+    bindings = [cluster.reserve(wanting(name, "shared")) for name in names]
+    patch = cluster.api.patch
+
+    async def slow(path: str, body: Any, *, kind: PatchKind = "merge") -> bytes:
+        await asyncio.sleep(0)
+        return await patch(path, body, kind=kind)
+
+    monkeypatch.setattr(cluster.api, "patch", slow)
+    outcomes = await asyncio.gather(
+        *(cluster.plugin.pre_bind(each.state, each.pod, "node-a") for each in bindings)
+    )
+    assert all(outcome.ok for outcome in outcomes)
+    users = [each["name"] for each in cluster.api.claims["shared"]["status"]["reservedFor"]]
+    assert users == ["p", *names]
+    assert cluster.api.asked == ["PATCH shared/status"] * len(names)
+
+
 def test_a_write_is_repeated_after_a_conflict() -> None:
     cluster = with_devices("d0")
     cluster.claim()
