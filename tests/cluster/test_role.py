@@ -35,7 +35,7 @@ REVIEWS = ApiResource(
 )
 BIND = Right("create", "pods/binding")
 ALLOCATE = Right("patch", "resourceclaims.resource.k8s.io/status")
-# The API server asks its authorizer about it, and nobody requests it.
+# The API server asks its authorizer about it. It is never requested.
 UNREQUESTED = {Right("patch", "resourceclaims.resource.k8s.io/binding")}
 _CLAIMS_OF_EXTENDED_RESOURCES = {
     Right(verb, "resourceclaims.resource.k8s.io") for verb in ("get", "create", "patch", "delete")
@@ -117,7 +117,7 @@ def granted(cluster: Cluster) -> set[Right]:
 
 
 def unrequested(record: Record) -> set[Right]:
-    """Return the rights that nobody requests, with those on resources and features that the version lacks."""
+    """Return the rights that are not requested: on resources and features that the version lacks."""
     extended = set() if runs(EXTENDED_RESOURCES) else _CLAIMS_OF_EXTENDED_RESOURCES
     return UNREQUESTED | extended | {Right("watch", resource) for resource in record.unserved}
 
