@@ -1,9 +1,10 @@
 """Rules of leases: a renewed lease lasts, and one that is not renewed ends as announced."""
 
 from dataclasses import dataclass
+from math import inf
 
 from faults.history import Change, Json
-from faults.reading import SETTLED, phase_of, reason_of, says
+from faults.reading import SETTLED, answer_of, phase_of, reason_of, says
 from faults.world import SLACK, World
 from tidelock.model.instants import parse_instant
 
@@ -48,7 +49,7 @@ class Leases:
         renewal = self._renewals[each.uid].seen
         told = self._world.delivered_at(renewal)
         if told is not None and self._world.went_on(renewal.at, each.at):
-            heard = self._world.clock_at(told, each)
+            heard = min(self._world.clock_at(told, each), _answered_at(renewal))
             patience = asked["durationSeconds"] + asked["graceSeconds"]
             kept = not heard + SLACK < finished < heard + patience - _ROUNDED
             self._world.expect(kept, f"I2: {each}: lost {finished - heard:g} s after it was renewed")
@@ -74,3 +75,11 @@ class Leases:
         """Return whether a reservation ended because its lease was not renewed."""
         del before
         return reason == "LeaseExpired" and self._world.is_due(each.state, each)
+
+
+def _answered_at(renewal: Change) -> float:
+    """Return when a lease began with the answer to its reservation's creation, or infinity."""
+    if renewal.state["spec"]["lease"].get("renewTime"):
+        return inf
+    lease = (answer_of(renewal.state) or {}).get("lease")
+    return inf if lease is None else parse_instant(lease["renewedAt"])

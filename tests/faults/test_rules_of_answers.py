@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from faults.creations import Granted
-from faults.histories import START, HistoryBuilder, broken
+from faults.histories import START, HistoryBuilder, at, broken
 from faults.history import Json
+from faults.observations import Delivery
 from tidelock.model.answer import ANSWER
 from tidelock.model.instants import format_instant
 
@@ -85,3 +86,22 @@ def answered_status() -> Json:
     history.reservation()
     status: Json = history.changes[-1].state["status"]
     return status
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["answered", "not answered"])
+def test_a_lease_runs_from_the_answer_and_not_from_its_delivery(history: HistoryBuilder, known: bool) -> None:
+    asked = {"lease": {"durationSeconds": 30, "graceSeconds": 2}}
+    lease = {"renewedAt": at(2), "renewBy": at(32)}
+    history.clock = START + 5
+    history.reservation(also=asked, lease=lease)
+    if known:
+        answered(history, stored=True)
+    first = history.changes[-1]
+    heard = Delivery("reservations", first.version, listed=False, at=history.clock)
+    history.clock = START + 35
+    lost = lease | {"lostAt": at(34)}
+    history.reservation(reason="LeaseExpired", phase="Expired", also=asked, lease=lost, finishedAt=at(34))
+    history.changes[-1].state["metadata"] |= first.state["metadata"]
+    found = history.check(granted=GRANTED if known else [], deliveries=[heard])
+    assert (found == []) is known, found
+    assert known or broken(found, "after it was renewed")
