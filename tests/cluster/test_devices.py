@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from cluster.accelerators import Accelerators, claiming, devices_of
-from cluster.versions import EXTENDED_RESOURCES, needs
+from cluster.versions import needs_extended_resources
 from cluster.world import World
 
 
@@ -59,7 +59,7 @@ def test_a_pod_waits_for_its_claim(world: World, accelerators: Accelerators) -> 
     assert pod.until_bound() == node.name
 
 
-@needs(EXTENDED_RESOURCES, "extended resources of a DeviceClass")
+@needs_extended_resources
 def test_devices_provide_an_extended_resource(world: World, accelerators: Accelerators) -> None:
     node = world.node("a")
     world.node("b")
@@ -85,7 +85,7 @@ def test_devices_provide_an_extended_resource(world: World, accelerators: Accele
     assert late.until_bound() == node.name
 
 
-@needs(EXTENDED_RESOURCES, "extended resources of a DeviceClass")
+@needs_extended_resources
 def test_a_claim_that_an_attempt_has_left_goes_before_the_next_one(
     world: World, accelerators: Accelerators
 ) -> None:

@@ -10,7 +10,7 @@ from cluster.accelerators import Accelerators, claiming_from, devices_of
 from cluster.api import Manifest
 from cluster.live import Live, Lock
 from cluster.operator_process import Launch
-from cluster.versions import EXTENDED_RESOURCES, needs
+from cluster.versions import needs_extended_resources
 from cluster.world import World
 
 
@@ -65,7 +65,7 @@ def test_the_owner_gets_the_held_device_and_strangers_get_others(
     held.until_gone()
 
 
-@needs(EXTENDED_RESOURCES, "extended resources of a DeviceClass")
+@needs_extended_resources
 def test_a_reservation_of_an_extended_resource_holds_devices_of_its_class(
     world: World, accelerators: Accelerators
 ) -> None:

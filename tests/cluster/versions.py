@@ -4,9 +4,6 @@ import pytest
 
 from devcluster.binaries import wanted_version
 
-EXTENDED_RESOURCES = "1.36"
-"""The first version in which a DeviceClass provides an extended resource by default."""
-
 
 def needs(version: str, feature: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test on an older Kubernetes than the one that has a feature."""
@@ -20,3 +17,8 @@ def runs(version: str) -> bool:
 
 def _parts(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
+
+
+EXTENDED_RESOURCES = "1.36"
+"""The first version in which a DeviceClass provides an extended resource by default."""
+needs_extended_resources = needs(EXTENDED_RESOURCES, "extended resources of a DeviceClass")

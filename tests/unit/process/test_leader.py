@@ -156,7 +156,7 @@ async def test_the_order_is_the_same_after_the_lease_was_lost(server: Server, to
     assert told == ["given up", "Kopf ended"]
 
 
-async def test_the_standing_shows_state_and_instance(server: Server, told: list[str]) -> None:
+async def test_the_replica_shows_state_and_instance(server: Server, told: list[str]) -> None:
     stop, term = asyncio.Event(), Term(told)
     made = make(server, term)
     assert (made.replica.state, made.replica.silence) == ("starting", 0)
@@ -170,7 +170,7 @@ async def test_the_standing_shows_state_and_instance(server: Server, told: list[
     assert replica.silence == 0
 
 
-async def test_the_standing_shows_the_silence_of_the_api_server(
+async def test_the_replica_shows_the_silence_of_the_api_server(
     server: Server, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leader, "_SILENT", -1)
@@ -187,7 +187,7 @@ async def test_the_standing_shows_the_silence_of_the_api_server(
     assert silence >= 80
 
 
-async def test_the_standing_of_a_standby_names_the_leader(server: Server) -> None:
+async def test_the_status_of_a_standby_names_the_leader(server: Server) -> None:
     class Waiting(Term):
         waiting, holder = True, "tidelock-a_1"
 

@@ -44,7 +44,7 @@ def failure_of(claim: ResourceClaim) -> DeviceCondition | None:
     """Return the first condition by which a driver reports that a device has failed, or None."""
     devices = () if claim.allocation is None else claim.allocation.devices.results
     for device in devices:
-        held = _held(claim, device) if device.binding_conditions else {}
+        held = _held(claim, device)
         for each in device.binding_failure_conditions:
             if each in held:
                 return held[each]
@@ -52,8 +52,8 @@ def failure_of(claim: ResourceClaim) -> DeviceCondition | None:
 
 
 def _held(claim: ResourceClaim, device: AllocatedDevice) -> dict[str, DeviceCondition]:
-    """Return the conditions that a driver reports as true, by their types."""
-    for status in claim.status.devices:
+    """Return the conditions that a driver reports as true, by their types, if bindings wait for any."""
+    for status in claim.status.devices if device.binding_conditions else ():
         if (status.driver, status.pool, status.device) == device.id:
             return {each.type: each for each in status.conditions if each.status == "True"}
     return {}

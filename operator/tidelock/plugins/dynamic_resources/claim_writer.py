@@ -94,7 +94,7 @@ class _Turns:
 
 
 class ClaimWriter:
-    """Carries out what is decided about claims.
+    """Writes the decisions about claims.
 
     Args:
         claims: all claims.
@@ -297,10 +297,10 @@ class ClaimWriter:
                 continue
             if claim.allocation is None:
                 return f"claim {key} got deallocated elsewhere in the meantime"
-            if (failure := failure_of(claim)) is not None:
+            state = readiness(claim, now, self._timeout)
+            if state is Readiness.FAILED and (failure := failure_of(claim)) is not None:
                 message = json.dumps(failure.message, ensure_ascii=False)
                 return f"{_FAILED}: claim={key.name}, reason={failure.reason}, message={message}"
-            state = readiness(claim, now, self._timeout)
             if state is Readiness.TIMED_OUT:
                 return f"{_TIMED_OUT}: claim={key.name}"
             pending |= state is not Readiness.READY
