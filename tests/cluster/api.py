@@ -17,6 +17,7 @@ Manifest = dict[str, Any]
 
 _TIMEOUT = 60.0  # seconds
 _STORAGE_OPENS = 10.0  # seconds, as an API server that is ready may still refuse requests for a kind
+_PAGE = 200  # objects of a collection that one request deletes
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
 
@@ -103,8 +104,14 @@ class Api:
         return self._request("PATCH", f"{path}?{query}", manifest, _APPLY_PATCH)
 
     def delete(self, path: str, *, grace: int = 0) -> None:
-        """Delete an object, or all of a collection, with a grace period in seconds."""
+        """Delete an object with a grace period in seconds."""
         self._request("DELETE", _with(path, f"gracePeriodSeconds={grace}"))
+
+    def delete_all(self, collection: str) -> None:
+        """Delete all objects of a collection, in pages, as the API server ends a request after a minute."""
+        page = _with(collection, f"gracePeriodSeconds=0&limit={_PAGE}")
+        while self._request("DELETE", page)["metadata"].get("continue"):
+            pass
 
     def watch(self, path: str, seconds: int, **parameters: str) -> Iterator[tuple[str, Manifest]]:
         """Yield (type, object) of the events of a collection, for at most this many seconds."""

@@ -81,7 +81,7 @@ class ScriptedAutoscaler:
     It is a context, and acts in a thread meanwhile. It only knows the nodes of the test's world.
 
     Attributes:
-        made: names of the nodes that it has added.
+        made: names of the nodes that it adds.
         removed: names of the nodes that it has removed.
 
     """
@@ -129,8 +129,9 @@ class ScriptedAutoscaler:
                 if self._waiting < _WAITING_ROUNDS:
                     return
                 self._waiting = 0
-                node = self._world.node(f"made-{len(self.made)}", cpu=self._cpu)
-                self.made.append(node.name)
+                name = f"made-{len(self.made)}"
+                self.made.append(self._world.node_name(name))  # before a scheduler can use the node
+                self._world.node(name, cpu=self._cpu)
                 return  # the next round counts it
             free[_name(fitting[0])] -= wanted
             busy.add(_name(fitting[0]))

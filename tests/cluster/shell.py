@@ -11,6 +11,8 @@ from devcluster import Cluster
 from devcluster.binaries import find_binaries
 from documents import ROOT, Block, Command
 
+# A line of client-go's log: kubectl warns of a watch that it repeats.
+_LOGGED = re.compile(r"^[IWE]\d{4} [\d:.]+ +\d+ \w+\.go:\d+\] .*\n?", re.MULTILINE)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(\.\d+)?(ms|s|m\d+s)\b")
 
 
@@ -66,7 +68,7 @@ def replay(page: Shell, command: Command) -> None:
     expected, failed, _ = command.printed.partition("\n(exit status 1)")
     assert done.returncode == bool(failed), f"{command}: {done.stderr}"
     if command.block.language == "console":
-        told = _plain(page.shown(done.stderr + done.stdout))
+        told = _plain(page.shown(_LOGGED.sub("", done.stderr) + done.stdout))
         pattern = re.escape(_plain(expected)).replace("…", ".*")
         assert re.fullmatch(pattern, told, re.DOTALL), (
             f"{command} printed:\n{told}\nand not:\n{_plain(expected)}"

@@ -162,7 +162,7 @@ def test_the_use_of_one_pod_is_annotated_on_workloads_as_long_as_a_water_level_e
         assert 0 < usage.windows["15m"]["cpu"].mean <= part / 10 * 1.2
 
     operator.kill()
-    world.api.delete(WATERLEVELS.collection())
+    world.api.delete_all(WATERLEVELS.collection())
     operator.start()
     operator.ready()
     for live in (node, *workloads.values()):

@@ -48,10 +48,10 @@ class World:
 
     def close(self) -> None:
         """Delete all objects of the test. A test's WaterLevel has the name of its namespace."""
-        self.admin.delete(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
+        self.admin.delete_all(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
         for resource in (RESERVATIONSCHEDULES, RESERVATIONGROUPS, RESERVATIONS, PODS):
-            self.admin.delete(resource.collection(self.namespace))
-        self.admin.delete(f"{NODES.collection()}?labelSelector={_LABEL}={self.namespace}")
+            self.admin.delete_all(resource.collection(self.namespace))
+        self.admin.delete_all(f"{NODES.collection()}?labelSelector={_LABEL}={self.namespace}")
         self.admin.delete(_NAMESPACES.item(self.namespace))
 
     def node_name(self, name: str) -> str:

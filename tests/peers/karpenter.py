@@ -86,7 +86,7 @@ def node_pool(world: World, cpu: str = "8") -> Iterator[None]:
         yield
     finally:
         for resource in (RESERVATIONS, PODS):
-            api.delete(resource.collection(name))
+            api.delete_all(resource.collection(name))
         api.delete(NODE_POOLS.item(name))
         wait_for(
             lambda: api.get(f"/api/v1/nodes?labelSelector=karpenter.sh/nodepool={name}")["items"],
