@@ -21,10 +21,11 @@ def close_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
     Kopf's watches may be cancelled where they are suspended, so that they are left to the end of the loop. It
     closes a watch and the context within it at once, and the watch complains that its context is not through
-    yet. A scan for kinds that fails leaves requests behind, which fail, too. Neither loses anything, so these
-    errors are logged for debugging only, and all others as usual.
+    yet. A scan for kinds that fails leaves requests behind, which fail, too. A TLS connection that the other
+    side closes, which uvloop notices while it reads, fails in its last write. Nothing is lost.
+    These errors are logged for debugging only, and all others as usual.
     """
-    if "asyncgen" in context or _is_of_kopf(context.get("future")):
+    if "asyncgen" in context or _is_of_kopf(context.get("future")) or _is_of_closed_connection(context):
         logger.debug(context["message"], exc_info=context.get("exception"))
     else:
         loop.default_exception_handler(context)
@@ -36,3 +37,9 @@ def _is_of_kopf(future: object) -> bool:
     if code is None or kopf is None or kopf.__file__ is None:
         return False
     return Path(code.co_filename).is_relative_to(Path(kopf.__file__).parent)
+
+
+def _is_of_closed_connection(context: dict[str, Any]) -> bool:
+    """Return whether an error is of uvloop's `UVHandle._ensure_alive`, which has no class of its own."""
+    error = context.get("exception")
+    return "transport" in context and isinstance(error, RuntimeError) and "handler is closed" in str(error)

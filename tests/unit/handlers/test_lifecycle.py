@@ -65,6 +65,25 @@ async def test_an_unretrieved_error_of_kopf_is_logged_at_debug_level(
     ] == [("tidelock.handlers.lifecycle", "DEBUG")]
 
 
+async def test_a_write_to_a_closed_connection_is_logged_at_debug_level(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log of a stopped operator once ended with this error of uvloop's TLS protocol."""
+    caplog.set_level(logging.DEBUG)
+    left = (
+        "unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is closed"
+    )
+    told = {
+        "message": "Fatal error on SSL protocol",
+        "exception": RuntimeError(left),
+        "transport": asyncio.Transport(),
+    }
+    lifecycle.close_quietly(asyncio.get_running_loop(), told)
+
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("tidelock.handlers.lifecycle", "DEBUG")
+
+
 async def test_other_errors_without_a_task_are_logged_as_usual(caplog: pytest.LogCaptureFixture) -> None:
     error = ValueError("wrong")
     lifecycle.close_quietly(asyncio.get_running_loop(), {"message": "it broke", "exception": error})
