@@ -1,4 +1,4 @@
-"""Rules of devices: each has one user, and a bound pod has those of its claims on its node.
+"""Rules of devices: each has one user, and a bound pod has those that it asks for on its node.
 
 The user is a claim, or a reservation that waits for its owner.
 """
@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from faults.history import CLAIMS, Change, Json, devices_of
-from faults.reading import controller_of, holds, is_bound, owns
+from faults.reading import controller_of, devices_asked_of, holds, is_bound, owns
 from faults.world import ROOMLESS, World
+
+_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 
 Device = tuple[str, str]
 """Pool and name. The run has one driver."""
@@ -38,19 +40,21 @@ class Claiming:
                 for reservation in self._world.reservations.values()
                 if self._world.surely_has_room(reservation, each)
                 and reservation["status"]["nodeName"] not in self._world.disturbed
+                and len(held_by(reservation)) <= len(devices_asked_of(reservation["spec"]))
             )
             self._check_users(surely, self._may_be_for, f"at {each}")
 
     def see_rest(self, now: float) -> None:
-        """Check the users of all devices, and that each active reservation has one for each claim."""
+        """Check the users of all devices, and that each active reservation has those that it asks for."""
         del now
+        for claim in self._claims:
+            self._check_left_over(claim)
         active = [each for each in self._world.reservations.values() if holds(each)]
         self._check_users(active, self._is_for, "at rest")
         for reservation in active:
-            template = reservation["spec"].get("template", {"spec": {}})
-            wanted = [each["name"] for each in template["spec"].get("resourceClaims", [])]
+            wanted = devices_asked_of(reservation["spec"])
             name, status = reservation["metadata"]["name"], reservation["status"]
-            has = [each["claim"] for each in status.get("devices", [])]
+            has = [each.get("claim") or each["resourceName"] for each in status.get("devices", [])]
             self._world.expect(has == wanted, f"I1: {name} holds devices for {has}, not {wanted}")
             near = all(pool == status["nodeName"] for pool, _ in held_by(reservation))
             self._world.expect(near, f"I1: {name} on {status['nodeName']} holds {held_by(reservation)}")
@@ -67,7 +71,7 @@ class Claiming:
         return reason in ROOMLESS | {"Waiting", "Violated"} and has_left
 
     def _check_claims(self, each: Change) -> None:
-        """Check that a pod that was bound uses a claim with a device of its node for each one that it has."""
+        """Check that a pod that was bound uses claims with the devices of its node that it asks for."""
         node_name = each.state["spec"]["nodeName"]
         claims = [one for one in self._claims if controller_of(one).get("uid") == each.uid]
         used = [
@@ -76,8 +80,17 @@ class Claiming:
             for pool, _ in devices_of(claim)
             if each.uid in {user["uid"] for user in claim["status"].get("reservedFor", [])}
         ]
-        wanted = [node_name for _ in each.state["spec"].get("resourceClaims", [])]
+        wanted = [node_name for _ in devices_asked_of(each.state["spec"])]
         self._world.expect(used == wanted, f"I1: {each}: it has devices of {used}, not of {wanted}")
+
+    def _check_left_over(self, claim: Json) -> None:
+        """Check that a claim that the operator made for the binding of its pod is used by it."""
+        name, pod = claim["metadata"]["name"], self._world.pods.get(controller_of(claim)["name"])
+        if _EXTENDED in claim["metadata"].get("annotations", {}) and pod is not None:
+            there = (
+                bool(pod["spec"].get("nodeName")) and pod["metadata"]["uid"] == controller_of(claim)["uid"]
+            )
+            self._world.expect(there, f"I5: {name} was made for a binding of its pod, which is not bound")
 
     def _check_users(
         self, reservations: Iterable[Json], is_for: Callable[[Json, Json], bool], when: str

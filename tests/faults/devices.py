@@ -10,13 +10,37 @@ _TEMPLATE = "gpu"
 # Numbers of devices. They are few, so that pods and reservations compete for them.
 _DEVICES = {"a": 2, "b": 1}
 _DELETED_EARLY = {"web-0", "web-2"}
-CLAIMING: Json = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": _TEMPLATE}]}
-"""The part of a pod's spec that claims a device."""
+_CLAIMING: Json = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": _TEMPLATE}]}
 
 
-def claiming_template(cpu: str) -> Json:
-    """Return the template of a reservation for a pod that claims a device."""
-    return {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}], **CLAIMING}}
+def resource_of(world: str) -> str:
+    """Return the extended resource that the class of a run provides."""
+    return f"{world}.example.org/gpu"
+
+
+def pod_spec(world: str, cpu: str, gpu: str = "") -> Json:
+    """Return what a pod's spec asks for. `gpu` is `claim`, an amount of the extended resource, or empty."""
+    devices = {resource_of(world): gpu} if gpu not in {"", "claim"} else {}
+    limits = {"limits": devices} if devices else {}
+    container = {
+        "name": "main",
+        "image": "example.org/none",
+        "resources": {"requests": {"cpu": cpu, **devices}, **limits},
+    }
+    return {"containers": [container], **(_CLAIMING if gpu == "claim" else {})}
+
+
+def gpu_of(world: str, spec: Json) -> str:
+    """Return the `gpu` that a pod's spec was made with."""
+    requests = spec["containers"][0]["resources"]["requests"]
+    return "claim" if "resourceClaims" in spec else str(requests.get(resource_of(world), ""))
+
+
+def reservation_spec(world: str, cpu: str, gpu: str = "") -> Json:
+    """Return what a reservation's spec asks for. One with a claim has a template."""
+    if gpu == "claim":
+        return {"template": {"spec": pod_spec(world, cpu, gpu)}}
+    return {"resources": {"cpu": cpu, **({resource_of(world): gpu} if gpu else {})}}
 
 
 class Devices:
@@ -32,7 +56,8 @@ class Devices:
     async def create_class(self) -> None:
         """Create a class for all devices of the run, and a template of claims to one of them."""
         selector = {"cel": {"expression": f"device.driver == '{self._world}'"}}
-        await self._create(CLASSES, self._world, {"selectors": [selector]}, labels=self._labels)
+        spec = {"selectors": [selector], "extendedResourceName": resource_of(self._world)}
+        await self._create(CLASSES, self._world, spec, labels=self._labels)
         await self._create(CLAIM_TEMPLATES, _TEMPLATE, {"spec": self._claim_spec})
 
     async def publish(self, node: str, node_name: str) -> None:

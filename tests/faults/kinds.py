@@ -8,6 +8,7 @@ from faults.draws import CPUS, NODES, NUMBERS, SIZES, Action, Draw, numbered, po
 
 _SMALL = ("500m", "500m", "1", "1500m")
 _AT_ONCE = 0.3
+_GPUS = ("claim", "claim", "1", "1", "2")  # a claim, or amounts of the extended resource
 _UNWILLING = 0.1
 _EXPRESSIONS = ("* * * * *", "* * * * *", "*/2 * * * *", "*/3 * * * *")
 
@@ -277,26 +278,31 @@ LEVELS = Kind(
 
 
 def _claiming(rng: Random, number: int | None = None) -> Action:
-    """Draw a reservation of one of several kinds for a pod with a claim to a device."""
+    """Draw a reservation of one of several kinds for a pod that asks for devices."""
     draw = rng.choice((reservation, reservation, _leased, _two_phase, _sticky, _borrowable))
     action, arguments = draw(rng, number)
-    return action, arguments | {"gpu": True}
+    return action, arguments | {"gpu": rng.choice(_GPUS)}
 
 
 def _claiming_pod(rng: Random, number: int | None = None) -> Action:
     action, arguments = pod(rng, number)
-    return action, arguments | {"gpu": True}
+    return action, arguments | {"gpu": rng.choice(_GPUS)}
+
+
+def _edit_devices(rng: Random) -> Action:
+    return "edit devices", {"number": rng.randrange(NUMBERS), "gpu": rng.choice((None, "1", "1", "2"))}
 
 
 DEVICES = Kind(
     "devices",
     opening=(lambda rng: _claiming(rng, 2), lambda rng: _claiming_pod(rng, 3)),
-    actions=(*(_claiming,) * 4, *(_claiming_pod,) * 5, *(_commit,) * 2, _hold_lease),
+    actions=(*(_claiming,) * 4, *(_claiming_pod,) * 5, *(_commit,) * 2, _edit_devices, _hold_lease),
     watched=("resourceclaims", "resourceclaims"),
     writes=("claim", "claim", "claim"),
 )
-"""Pods with resource claims, and reservations that hold devices for them. A share of the runs has them in
-addition to other kinds.
+"""Pods that ask for devices by a claim or an extended resource, and reservations that hold devices for them.
+
+A share of the runs has them in addition to other kinds.
 """
 
 KINDS = {

@@ -14,6 +14,7 @@ from faults.reading import (
     borrows,
     condition,
     controller_of,
+    devices_asked_of,
     holds,
     is_bound,
     is_evicted,
@@ -246,7 +247,7 @@ class Moves:
             if (
                 priority > reservation["spec"].get("priority", 0)
                 or reservation["metadata"]["uid"] == each.uid
-                or "template" in reservation["spec"]  # it may wait for a device
+                or devices_asked_of(reservation["spec"])  # it may wait for one
             ):
                 continue
             here = (

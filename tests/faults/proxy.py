@@ -57,6 +57,8 @@ _POINTS = {
         for resource in ("nodes", "pods", *_OWN)
     },
     **{Right(verb, f"{_BUDGETS}.policy"): f"{verb} {_BUDGETS}" for verb in ("list", "watch")},
+    Right("create", f"resourceclaims.{_DEVICES}"): "claim",
+    Right("delete", f"resourceclaims.{_DEVICES}"): "claim",
     Right("patch", f"resourceclaims.{_DEVICES}"): "claim",
     Right("patch", f"resourceclaims.{_DEVICES}/status"): "claim",
     **{

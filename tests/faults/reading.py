@@ -105,16 +105,21 @@ def room_of(reservation: Json) -> Amounts:
 
 def asked_of(spec: Json) -> Json:
     """Return the amounts that a spec asks for, by itself or for the container of its template."""
-    if "template" not in spec:
-        return dict(spec.get("resources", {}))
-    (container,) = spec["template"]["spec"]["containers"]
-    return dict(container["resources"]["requests"])
+    return requested_of(spec["template"]["spec"]) if "template" in spec else dict(spec.get("resources", {}))
 
 
 def claims_to_devices(spec: Json) -> Amounts:
     """Return the number of claims to devices in the spec of a pod, or of a reservation, as an amount."""
     spec = spec.get("template", {"spec": spec})["spec"]
     return {"claims": Decimal(len(spec.get("resourceClaims", [])))}
+
+
+def devices_asked_of(spec: Json) -> list[str]:
+    """Return what a pod or a reservation asks devices for: its claims, and units of extended resources."""
+    own = spec.get("template", {"spec": spec})["spec"]
+    asked = amounts(requested_of(own) if "containers" in own else asked_of(own))
+    units = [name for name, number in asked.items() for _ in range(int(number)) if "/" in name]
+    return [each["name"] for each in own.get("resourceClaims", [])] + units
 
 
 def expiry(reservation: Json) -> float:
@@ -180,7 +185,13 @@ def uses_room_of(pod: Json, node_name: str) -> bool:
 
 def requests(pod: Json) -> Amounts:
     """Return the requests of a pod."""
-    return amounts(pod["spec"]["containers"][0]["resources"].get("requests", {}))
+    return amounts(requested_of(pod["spec"]))
+
+
+def requested_of(spec: Json) -> Json:
+    """Return the requests of the only container in the spec of a pod."""
+    (container,) = spec["containers"]
+    return dict(container["resources"].get("requests", {}))
 
 
 def is_sound(node: Json) -> bool:

@@ -110,12 +110,15 @@ def room_in_use(reservations: Sequence[Json], pods: Sequence[Json]) -> Amounts:
 
 
 def excess(world: World, node_name: str, held: Iterable[Json]) -> Amounts:
-    """Return by how much bound pods and these reservations exceed the capacity of a node."""
+    """Return by how much bound pods and these reservations exceed the capacity of a node.
+
+    What a node has none of is provided by devices, which have rules of their own.
+    """
     reservations, pods = list(held), [each for each in world.pods.values() if uses_room_of(each, node_name)]
     taken = total([*map(requests, pods), *map(room_of, reservations)])
     used = room_in_use(reservations, pods)
     room = amounts(world.nodes[node_name]["status"]["allocatable"])
-    over = {name: units - used.get(name, 0) - room.get(name, 0) for name, units in taken.items()}
+    over = {name: taken.get(name, 0) - used.get(name, 0) - units for name, units in room.items()}
     return {name: units for name, units in over.items() if units > 0}
 
 

@@ -33,6 +33,7 @@ from faults.actions.reservations import (
     copy_answer,
     create_reservation,
     delete_reservation,
+    edit_devices,
     edit_reservation,
     hold_lease,
     replace_reservation,
@@ -115,6 +116,7 @@ async def _until_idle(run: FaultRun) -> None:
 
 ACTIONS: Mapping[str, Action] = {
     "lock": create_reservation,
+    "edit devices": edit_devices,
     "edit lock": edit_reservation,
     "touch lock": touch_reservation,
     "delete lock": delete_reservation,

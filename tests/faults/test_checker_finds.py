@@ -244,12 +244,16 @@ _RIVALS = (
     Step(1.0, "pod", {"number": 2, "cpu": "3", "requires": False, "app": "db"}),
 )
 _CLAIMERS = [
-    Step(5.0, "pod", {"number": number, "cpu": "1", "requires": False, "app": "db", "gpu": True})
+    Step(5.0, "pod", {"number": number, "cpu": "1", "requires": False, "app": "db", "gpu": "claim"})
     for number in range(3)
 ]
-_CLAIMING = (_reservation(cpu="1", gpu=True), *_CLAIMERS[1:])
+_CLAIMING = (_reservation(cpu="1", gpu="claim"), *_CLAIMERS[1:])
+_BY_NAME = (
+    _reservation(cpu="1", gpu="1"),
+    *(replace(each, arguments={**each.arguments, "gpu": "1"}) for each in _CLAIMERS[1:]),
+)
 _FORMER_OWNER = (
-    _reservation(cpu="1", gpu=True, also={"reuse": "Always"}),
+    _reservation(cpu="1", gpu="claim", also={"reuse": "Always"}),
     _CLAIMERS[0],
     Step(5.0, "edit lock", {"number": 0, "spec": {"owners": [{"pod": {"name": "web-3"}}]}}),
 )
@@ -260,6 +264,7 @@ _FORMER_OWNER = (
     [
         (_reservations_are_not_counted, "I1", (_LOCK, _ANOTHER), {}),
         (_reserved_devices_are_not_counted, "I1", _CLAIMING, {}),
+        (_reserved_devices_are_not_counted, "I1", _BY_NAME, {}),
         # Owners can be edited until a status reports that the reservation is active.
         (_former_owners_are_not_noted, "I1", _FORMER_OWNER, {("status", 1): Fault("late", 20.0)}),
         (_reservations_are_forgotten_at_a_start, "I4", (_LOCK, _CRASH), {}),

@@ -14,6 +14,7 @@ TEMPLATE: Json = {
         "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}],
     }
 }
+RESOURCE = "example.org/gpu"
 HELD: Json = {"resources": {"cpu": "1"}, "devices": [{"claim": "gpu", "pool": "a", "device": "gpu-0"}]}
 
 
@@ -36,6 +37,24 @@ class Claims(HistoryBuilder):
         """Add a pod with a claim."""
         self.pod(name, node, "1")
         self.changes[-1].state["spec"]["resourceClaims"] = TEMPLATE["spec"]["resourceClaims"]
+
+    def asking(self, name: str, node: str = "") -> None:
+        """Add a pod that asks for a unit of the extended resource."""
+        self.pod(name, node, "1")
+        self.changes[-1].state["spec"]["containers"][0]["resources"]["requests"][RESOURCE] = "1"
+
+    def holding_units(self, units: str, *devices: str) -> None:
+        """Add a reservation that asks for units of the extended resource, and holds these devices."""
+        held = [{"resourceName": RESOURCE, "pool": "a", "device": each} for each in devices]
+        resources = {"cpu": "1", RESOURCE: str(len(devices))}
+        also = {"resources": {"cpu": "1", RESOURCE: units}}
+        self.reservation(also=also, resources=resources, devices=held)
+
+    def claim_of_resource(self, pod: str, device: str, *, used: bool = True) -> None:
+        """Add a claim that the operator makes for a pod with an extended resource."""
+        self.claim(pod, device, used=used)
+        annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        self.changes[-1].state["metadata"]["annotations"] = annotations
 
     def claim(self, pod: str, *devices: str, used: bool = True, pool: str = "a") -> None:
         """Add a claim of a pod with these devices."""
@@ -200,3 +219,36 @@ def test_a_pod_takes_a_reservation_for_its_device_beside_one_for_its_amounts(
     meta = pod["metadata"] | {"annotations": {"tidelock.dev/claimed-locks": "gpu,plain"}}
     history.tell("pods", pod | {"metadata": meta, "spec": pod["spec"] | {"nodeName": "a"}})
     assert ("it took gpu in vain" in str(history.check())) is not claims
+
+
+def test_an_owner_gets_a_claim_with_the_device_of_its_extended_resource(history: Claims) -> None:
+    history.holding_units("1", "gpu-0")
+    history.asking("web")
+    history.claim_of_resource("web", "gpu-0")
+    history.asking("web", "a")
+    history.reservation(
+        reason="Consumed", also={"resources": {RESOURCE: "1"}}, boundPod={"name": "web", "uid": "web"}
+    )
+    assert history.check() == history.check_at_rest() == []
+
+
+def test_a_pod_that_is_bound_without_its_extended_resource_is_a_violation(history: Claims) -> None:
+    history.asking("web")
+    history.asking("web", "a")
+    assert broken(history.check(), "it has devices of [], not of ['a']")
+
+
+def test_a_reservation_may_have_given_a_device_back_after_an_edit(history: Claims) -> None:
+    history.holding_units("2", "gpu-0", "gpu-1")
+    history.holding_units("1", "gpu-0", "gpu-1")
+    history.asking("db")
+    history.claim_of_resource("db", "gpu-1")
+    assert history.check() == []
+    assert f"lock holds devices for {[RESOURCE] * 2}, not {[RESOURCE]}" in str(history.check_at_rest())
+
+
+def test_a_claim_that_was_made_for_a_binding_without_success_is_a_violation_at_rest(history: Claims) -> None:
+    history.asking("web")
+    history.claim_of_resource("web", "gpu-0", used=False)
+    assert history.check() == []
+    assert broken(history.check_at_rest(), "web-gpu was made for a binding of its pod, which is not bound")

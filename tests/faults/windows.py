@@ -74,7 +74,7 @@ class Windows:
         room = amounts(node["status"]["allocatable"])
         for reservation in reservations:
             taken = total([lasting, room_of(reservation)])
-            over = {what: units - room[what] for what, units in taken.items() if units > room[what]}
+            over = {what: taken[what] - units for what, units in room.items() if taken.get(what, 0) > units}
             text = (
                 f"I1: {reservation['metadata']['name']} planned on {name}, which will lack {over}, at {each}"
             )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from faults.devices import CLAIMING
+from faults.devices import gpu_of, pod_spec
 from faults.fault_run import FaultRun
 from faults.history import Json
 from faults.operator_instance import SCHEDULER
@@ -42,11 +42,10 @@ async def end_borrower(run: FaultRun, number: int) -> None:
 
 
 async def create_pod(
-    run: FaultRun, number: int, cpu: str, app: str, *, requires: bool, gpu: bool = False
+    run: FaultRun, number: int, cpu: str, app: str, *, requires: bool, gpu: str = ""
 ) -> None:
     annotations = {"tidelock.dev/require-reservation": "true"} if requires else {}
-    claiming = CLAIMING if gpu else {}
-    await create_pod_of(run, f"web-{number}", cpu, {"app": app}, annotations, **claiming)
+    await create_pod_of(run, f"web-{number}", cpu, {"app": app}, annotations, gpu=gpu)
 
 
 async def stranger(run: FaultRun, node: str, cpu: str) -> None:
@@ -61,10 +60,10 @@ async def create_pod_of(
     labels: Json,
     annotations: Json,
     owner: Json | None = None,
+    gpu: str = "",
     **spec: Any,
 ) -> None:
     owners = [owner] if owner else []
-    container = {"name": "main", "image": "example.org/none", "resources": {"requests": {"cpu": cpu}}}
     body = {
         "metadata": {
             "name": name,
@@ -72,7 +71,7 @@ async def create_pod_of(
             "annotations": annotations,
             "ownerReferences": owners,
         },
-        "spec": {"schedulerName": SCHEDULER, "containers": [container], **spec},
+        "spec": {"schedulerName": SCHEDULER, **pod_spec(run.world, cpu, gpu), **spec},
     }
     await run.site.admin.create(PODS.collection(run.world), body)
 
@@ -95,8 +94,8 @@ async def replace_pod(run: FaultRun, number: int) -> None:
     stored = await run.stored(path)
     await delete_pod(run, path, 0)
     cpu = stored["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-    claiming = CLAIMING if "resourceClaims" in stored["spec"] else {}
-    await create_pod_of(run, f"web-{number}", cpu, stored["metadata"].get("labels", {}), {}, **claiming)
+    gpu = gpu_of(run.world, stored["spec"])
+    await create_pod_of(run, f"web-{number}", cpu, stored["metadata"].get("labels", {}), {}, gpu=gpu)
 
 
 async def delete_pod(run: FaultRun, path: str, grace: int, uid: str | None = None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from faults.devices import claiming_template
+from faults.devices import reservation_spec, resource_of
 from faults.fault_run import FaultRun, UnfitError
 from faults.history import Json
 from faults.reading import answers_of
@@ -18,9 +18,8 @@ async def create_reservation(run: FaultRun, number: int, owner: int | str, node:
     term = (
         {"pod": {"name": f"web-{owner}"}} if owner != "web" else {"selector": {"matchLabels": {"app": owner}}}
     )
-    cpu = wanted["cpu"]
     spec = {
-        **({"template": claiming_template(cpu)} if "gpu" in wanted else {"resources": {"cpu": cpu}}),
+        **reservation_spec(run.world, wanted["cpu"], wanted.get("gpu", "")),
         "owners": [term],
         "retention": wanted["retention"],
         "priority": wanted["priority"],
@@ -75,6 +74,11 @@ def instant_in(run: FaultRun, seconds: float) -> str:
 
 async def edit_reservation(run: FaultRun, number: int, spec: Mapping[str, Any]) -> None:
     await run.site.admin.patch(run.reservation_path(number), {"spec": dict(spec)})
+
+
+async def edit_devices(run: FaultRun, number: int, gpu: str | None) -> None:
+    """Change a reservation's amount of the extended resource, or remove it."""
+    await edit_reservation(run, number, {"resources": {resource_of(run.world): gpu}})
 
 
 async def touch_reservation(run: FaultRun, number: int) -> None:
