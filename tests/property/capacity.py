@@ -56,24 +56,19 @@ def check_choice(process: Process, outcome: AssumedPod, claim: Claim | None) -> 
     that the others make unnecessary.
     """
     pod, entries = outcome.pod, [e for e in process.ledger.entries.values() if not e.unseen]
-    taken = (
-        [(entry, held) for entry, held in claim.taken if is_for_any(entry, pod)] if claim is not None else []
-    )
+    claimed = claim.taken if claim is not None else ()
+    taken = [(each.entry, each.held) for each in claimed if is_for_any(each.entry, pod)]
     assert all(entry.reservation.spec is not None and held for entry, held in taken), pod.key
     here = [each for each in entries if each.node == outcome.node_name and _owned_by(each, pod)]
     left = [each for each in here if each.reserved and not each.ahead and is_for_any(each, pod)]
     simple = [entry for entry in (*left, *here, *(entry for entry, _ in taken)) if entry.shared]
     if simple or not (taken or left):
         return  # capacity that is lent, or used by others, counts differently
-    certain = (
-        [
-            held
-            for entry, held in claim.taken
-            if not is_for_any(entry, pod) and entry.node == outcome.node_name
-        ]
-        if claim is not None
-        else []
-    )
+    certain = [
+        each.held
+        for each in claimed
+        if not is_for_any(each.entry, pod) and each.entry.node == outcome.node_name
+    ]
     needed = beyond(pod.requests, total_of(certain))
     wanted = at_most(needed, total_of([*(held for _, held in taken), *(entry.held for entry in left)]))
     assert covers(total_of(held for _, held in taken), wanted), (

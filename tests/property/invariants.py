@@ -111,7 +111,7 @@ class Observer:
         if isinstance(outcome, AssumedPod):
             claim = process.ledger.claims.in_flight.get(outcome.pod.uid)
             check_choice(process, outcome, claim)
-            nodes = [entry.node for entry, held in claim.taken if held] if claim is not None else []
+            nodes = [each.entry.node for each in claim.taken if each.held] if claim is not None else []
             entries = process.ledger.entries.values()
             nodes += [entry.node for entry in entries if outcome.pod.uid in entry.occupants]
             assert not outcome.pod.requires_reservation or outcome.node_name in nodes, outcome.pod.key

@@ -43,7 +43,7 @@ def check_holders(process: Process) -> None:
     claims = Counter(
         entry.key
         for claim in (*ledger.claims.in_flight.values(), *asked)
-        for entry, _ in claim.taken
+        for entry in (each.entry for each in claim.taken)
         if ledger.entries.get(entry.key) is entry and _is_taken_by(entry, claim)
     )
     assert all(count == 1 for count in claims.values()), claims

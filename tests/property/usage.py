@@ -65,7 +65,7 @@ def uses(process: Process) -> Iterator[Use]:
     claims = [*ledger.claims.in_flight.values(), *process.effects.claims, *process.questions]
     claims += [claim for claim, _ in process.answers]
     # The API server may be asked about a pod that has gone since, and has freed its reservations.
-    taken = [(claim.pod.uid, entry, held) for claim in claims for entry, held in claim.taken]
+    taken = [(claim.pod.uid, each.entry, each.held) for claim in claims for each in claim.taken]
     lent = {entry.uid: held for uid, entry, held in taken if entry.bound_pod and entry.bound_pod.uid == uid}
     for entry in ledger.entries.values():
         room = lent.get(entry.uid, {}) if entry.phase is Phase.BOUND else entry.reserved

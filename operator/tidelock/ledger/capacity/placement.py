@@ -13,6 +13,7 @@ from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.lifecycle.two_phase import two_phase_begun
 from tidelock.ledger.messages import amounts_text, held_text, planned_text
 from tidelock.ledger.owners import occupants
+from tidelock.ledger.owners.claim import Taken
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.ledger.sets.groups import Groups
@@ -112,23 +113,17 @@ class Placement:
         self._displace_overcommitted(entry.node, now, None)
         self._choices.decide(entry, now)
 
-    def take_back(
-        self,
-        entry: ReservationInfo,
-        held: Resources,
-        devices: tuple[ReservedDevice, ...],
-        failure: str,
-        now: float,
-    ) -> None:
+    def take_back(self, taken: Taken, devices: tuple[ReservedDevice, ...], failure: str, now: float) -> None:
         """Restore the capacity of a reservation after a failed binding, if its node still has it."""
+        entry = taken.entry
         node = self._records.node(entry.node)
-        held = entry.kept_of(held)  # the spec may have shrunk meanwhile
+        held = entry.kept_of(taken.held)  # the spec may have shrunk meanwhile
         if not held:
             self._records.step(entry, Event.RETURN, reasons.WAITING, failure, now)
             self._endings.reject_if_unreadable(entry, now)
         elif node is None or node.meta.is_other(entry.node_uid):
             self._lose(entry, now)
-        elif not entry.asks_for(devices):
+        elif not entry.asks_for(devices) or _has_other_claims(entry.reservation.pod, taken.pod):
             text = f"{failure}, and the spec was edited"
             self.displace(entry, reasons.WAITING, text, now, entry.reservation.asked_at or None)
         elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
@@ -350,3 +345,10 @@ def _node_problem(node: Node) -> tuple[str, str] | None:
     if not node.ready:
         return reasons.NODE_NOT_READY, f"node {node.name} is not ready"
     return None
+
+
+def _has_other_claims(pod: Pod | None, before: Pod | None) -> bool:
+    """Return whether an edit has changed the claims to devices of a reserve pod. Specs may be unreadable."""
+    if pod is None or before is None:
+        return False
+    return pod.spec.resource_claims != before.spec.resource_claims

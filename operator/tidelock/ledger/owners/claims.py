@@ -10,7 +10,7 @@ from tidelock.ledger.capacity.placement import Placement
 from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
-from tidelock.ledger.owners.claim import Claim
+from tidelock.ledger.owners.claim import Claim, Taken
 from tidelock.ledger.owners.ownership import Ownership
 from tidelock.ledger.queue.waiting import WaitingReservations
 from tidelock.ledger.records import Records
@@ -140,16 +140,16 @@ class Claims:
                 if entry in claim.entries and entry.phase not in SETTLED:
                     self._consume(entry, claim.pod, node_name, now)
         returned = [
-            (entry, held, entry.devices)
-            for entry, held in claim.taken
-            if self._records.entries.get(entry.key) is entry and _is_taken_by(entry, claim.pod)
+            (each, each.entry.devices)
+            for each in claim.taken
+            if self._records.entries.get(each.entry.key) is each.entry and _is_taken_by(each.entry, claim.pod)
         ]
-        for entry, _, _ in returned:
-            self._holdings.hold(entry, NOTHING)
-        for entry, held, devices in returned:
-            entry.bound_pod = None
-            if not self._endings.expire_if_over(entry, now):
-                self._placement.take_back(entry, held, devices, claim.failure, now)
+        for each, _ in returned:
+            self._holdings.hold(each.entry, NOTHING)
+        for each, devices in returned:
+            each.entry.bound_pod = None
+            if not self._endings.expire_if_over(each.entry, now):
+                self._placement.take_back(each, devices, claim.failure, now)
         if node_name and claim.claimed:
             self.retry_reused_by(claim.pod)
 
@@ -199,10 +199,11 @@ class Claims:
         failure: str,
         now: float,
     ) -> Claim:
-        taken = tuple((entry, entry.reserved) for entry in own if entry.phase is not Phase.BOUND)
+        held = (entry for entry in own if entry.phase is not Phase.BOUND)
+        taken = tuple(Taken(entry, entry.reserved, entry.reservation.pod) for entry in held)
         claimed = NOTHING
         try:
-            for entry, _ in taken:
+            for entry in (each.entry for each in taken):
                 used = at_most(entry.held, beyond(needed, claimed)) if entry.node == node_name else NOTHING
                 claimed = plus(claimed, used)
                 self._holdings.pass_on(entry, used)
@@ -210,7 +211,7 @@ class Claims:
                 self._records.step(entry, Event.CLAIM, reasons.CLAIMED, text, now)
         except Exception:
             # The claim failed as a whole, so all of its reservations are rebuilt.
-            self._records.in_change.update({entry.key: entry for entry, _ in taken})
+            self._records.in_change.update({each.entry.key: each.entry for each in taken})
             raise
         return Claim(pod, node_name, tuple(own), taken, claimed, failure)
 

@@ -332,6 +332,26 @@ def test_an_edit_of_the_claims_lets_the_reservation_wait_again() -> None:
     assert "cannot allocate all claims" in entry.message
 
 
+@pytest.mark.parametrize("named", [{"more": "more"}, {"gpus": "more"}, {"gpus": "gpus", "more": "more"}])
+def test_an_edit_of_the_claims_while_the_owner_is_bound_lets_the_reservation_wait_again(
+    named: dict[str, str],
+) -> None:
+    core = DeviceCore(devices=2)
+    put(core.objects, claim_template("more", request("gpu", wanting(count=2))))
+    entry = core.lock()
+    assumed = core.placed()
+
+    template = pod_template()
+    template["spec"]["resourceClaims"] = [
+        {"name": name, "resourceClaimTemplateName": of} for name, of in named.items()
+    ]
+    core.reservation(resources=None, template=template, version=9, generation=2)
+    core.decider.binding_failed(assumed, NOW)
+
+    assert (entry.phase, held(entry)) == (Phase.PENDING, set())
+    assert "and the spec was edited" in entry.message
+
+
 def test_a_growing_reservation_keeps_its_device() -> None:
     core = DeviceCore(devices=2)
     core.lock("first", owner="other")
