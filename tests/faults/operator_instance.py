@@ -246,6 +246,7 @@ class OperatorInstance:
         """Return why the operator is not at rest, or an empty text."""
         decider = self.decider
         due, monotonic = self.next_due(), self.clock.monotonic()
+        steady = (decider.queue._steady, decider.ledger.waiting_reservations.steady)
         lagging = [
             self._lag(entry) for key, entry in decider.ledger.entries.items() if self.publisher.lags(key)
         ]
@@ -265,6 +266,7 @@ class OperatorInstance:
         ]
         reasons = {
             "it has not listed everything": not self.event_handlers.ready,
+            "its clock was set back, which it has not noticed": any(each._last > now for each in steady),
             "it has something to decide": due is not None and due <= now + _ROUNDED,
             f"writes are under way ({len(self.tasks)})": bool(self.tasks),
             f"statuses lag: {lagging}": bool(lagging),
