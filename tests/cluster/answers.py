@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from cluster.api import Api, Manifest, RefusedError
-from cluster.live import Lock
+from cluster.live import Lock, Node
 from cluster.world import World
 from devcluster import wait_for
 from tidelock.binders.certificate_rotator import CONFIGURATION
@@ -50,9 +50,20 @@ def answer_of(created: Manifest) -> Manifest:
     return answer
 
 
-def asked(world: World, name: str = "trial", cpu: str = "1") -> dict[str, str]:
+def asked(world: World, name: str = "trial", cpu: str = "1", **spec: Any) -> dict[str, str]:
     """Return the answer to a dry run, or nothing without one."""
-    return answers_of(create(world, wanted(world, name, cpu), "?dryRun=All"))
+    return answers_of(create(world, wanted(world, name, cpu, **spec), "?dryRun=All"))
+
+
+def known_node(world: World, name: str = "a", cpu: str = "4") -> Node:
+    """Create a node, and wait until the operator knows it: answers do not wait for its watches."""
+    node = world.node(name, cpu=cpu)
+    wait_for(
+        lambda: asked(world, cpu="1m", nodeName=node.name).get(ANSWER, ""),
+        until=lambda answer: bool(answer) and json.loads(answer)["status"]["phase"] == "Active",
+        what=f"{node.name} to be known",
+    )
+    return node
 
 
 def first_phase(lock: Lock) -> str:

@@ -20,6 +20,7 @@ from cluster.answers import (
     create,
     create_wanted,
     first_phase,
+    known_node,
     unanswered,
     until_answered,
     wanted,
@@ -76,7 +77,7 @@ def agrees(lock: Lock, answer: Manifest, phase: str) -> Manifest:
 
 
 def test_the_response_to_a_creation_has_the_node_and_the_end(world: World) -> None:
-    node = world.node(cpu="4")
+    node = known_node(world, cpu="4")
     lock, answer = create_wanted(world)
     assert (answer["phase"], answer["nodeName"], answer["resources"]) == ("Active", node.name, {"cpu": "1"})
     assert answer["expiresAt"]
@@ -85,7 +86,7 @@ def test_the_response_to_a_creation_has_the_node_and_the_end(world: World) -> No
 
 
 def test_the_answer_of_a_reservation_that_waits_has_the_reason_with_the_numbers(world: World) -> None:
-    node = world.node(cpu="4")
+    node = known_node(world, cpu="4")
     lock, answer = create_wanted(world, cpu="9", pendingDeadlineSeconds=600)
     assert answer["phase"] == "Pending"
     told = condition(answer, "Active")
@@ -98,7 +99,7 @@ def test_the_answer_of_a_reservation_that_waits_has_the_reason_with_the_numbers(
 
 
 def test_a_reservation_that_does_not_wait_is_rejected_in_the_answer(world: World) -> None:
-    world.node(cpu="4")
+    known_node(world, cpu="4")
     lock, answer = create_wanted(world, cpu="9", pendingDeadlineSeconds=0)
     assert answer["phase"] == "Rejected"
     status = lock.until_phase("Rejected")
@@ -106,7 +107,7 @@ def test_a_reservation_that_does_not_wait_is_rejected_in_the_answer(world: World
 
 
 def test_the_api_server_may_generate_the_name(world: World) -> None:
-    node = world.node(cpu="4")
+    node = known_node(world, cpu="4")
     locks = [create_wanted(world, "web-") for _ in range(2)]
     assert len({lock.name for lock, _ in locks}) == 2
     for lock, answer in locks:
@@ -115,7 +116,7 @@ def test_the_api_server_may_generate_the_name(world: World) -> None:
 
 
 def test_a_dry_run_is_answered_and_holds_nothing(world: World) -> None:
-    node = world.node(cpu="1")
+    node = known_node(world, cpu="1")
     for _ in range(3):
         dry = json.loads(asked(world)[ANSWER])["status"]
         assert (dry["phase"], dry["nodeName"]) == ("Active", node.name)
@@ -125,7 +126,7 @@ def test_a_dry_run_is_answered_and_holds_nothing(world: World) -> None:
 
 
 def test_the_answer_to_a_creation_with_other_annotations_leaves_these_alone(world: World) -> None:
-    world.node(cpu="1")
+    known_node(world, cpu="1")
     manifest = wanted(world)
     manifest["metadata"]["annotations"] = {"example.org/a": "b"}
     created = create(world, manifest)
@@ -135,7 +136,7 @@ def test_the_answer_to_a_creation_with_other_annotations_leaves_these_alone(worl
 
 def test_a_creation_of_a_name_in_use_holds_nothing(world: World) -> None:
     """Clients that create their reservations again and again held capacity for each of these creations."""
-    node = world.node(cpu="4")
+    node = known_node(world, cpu="4")
     lock, answer = create_wanted(world)
     agrees(lock, answer, "Active")
     for _ in range(3):
@@ -163,7 +164,7 @@ def test_an_answer_that_a_client_brings_is_worth_nothing(
     answering: OperatorProcess, world: World, kind: str
 ) -> None:
     """The webhook refuses such a creation, but the API server calls no webhook while it is away."""
-    node = world.node(cpu="1")
+    node = known_node(world, cpu="1")
     lock, answer = create_wanted(world)
     agrees(lock, answer, "Active")
     annotations = answers_of(lock.read() or {})
@@ -188,7 +189,7 @@ def test_an_answer_that_a_client_brings_is_worth_nothing(
 
 
 def test_an_answer_cannot_be_added_or_changed_later(world: World) -> None:
-    world.node(cpu="4")
+    known_node(world, cpu="4")
     lock, answer = create_wanted(world)
     agrees(lock, answer, "Active")
     plain = world.active_reservation("plain")
@@ -203,7 +204,7 @@ def test_an_answer_cannot_be_added_or_changed_later(world: World) -> None:
 
 
 def test_the_token_in_the_answer_commits_a_reservation(world: World) -> None:
-    world.node(cpu="4")
+    known_node(world, cpu="4")
     lock, answer = create_wanted(world, commit={"withinSeconds": 600})
     lock.edit(commit={"token": answer["commit"]["token"]})
     lock.until_condition("Committed", "True", "Committed")
@@ -214,7 +215,7 @@ def test_the_token_in_the_answer_commits_a_reservation(world: World) -> None:
 
 def test_a_pod_that_comes_right_after_the_answer_runs_on_the_granted_node(world: World) -> None:
     for name in ("a", "b", "c"):
-        world.node(name, cpu="2")
+        known_node(world, name, cpu="2")
     for number in range(6):
         _, answer = create_wanted(world, f"web-{number}")
         assert world.pod(f"web-{number}").until_bound() == answer["nodeName"]
@@ -223,7 +224,7 @@ def test_a_pod_that_comes_right_after_the_answer_runs_on_the_granted_node(world:
 def test_a_reservation_without_an_answer_becomes_active_later(
     answering: OperatorProcess, world: World
 ) -> None:
-    world.node(cpu="4")
+    known_node(world, cpu="4")
     answers = asked(world, "web-1")
     with crashed(answering):
         created = create(world, wanted(world))
@@ -238,7 +239,7 @@ def test_a_reservation_without_an_answer_becomes_active_later(
 
 def test_an_answer_survives_a_crash_before_the_first_status(answering: OperatorProcess, world: World) -> None:
     for name in ("a", "b"):
-        world.node(name, cpu="1")
+        known_node(world, name, cpu="1")
     with asking(world):
         lock, answer = create_wanted(world, commit={"withinSeconds": 600})
         answering.kill()
@@ -253,7 +254,7 @@ def test_an_answer_survives_a_crash_before_the_first_status(answering: OperatorP
 
 def test_answers_stay_valid_when_their_key_is_replaced(answering: OperatorProcess, world: World) -> None:
     """The operator replaces the key with its certificate, and keeps the former one."""
-    node = world.node(cpu="1")
+    node = known_node(world, cpu="1")
     with asking(world):
         lock, answer = create_wanted(world)
         answering.kill()
@@ -271,7 +272,7 @@ def test_answers_stay_valid_when_their_key_is_replaced(answering: OperatorProces
 
 
 def test_many_creations_at_once_share_the_last_capacity(world: World) -> None:
-    nodes = {name: world.node(name, cpu="10") for name in "abcd"}
+    nodes = {name: known_node(world, name, cpu="10") for name in "abcd"}
     for name, node in nodes.items():
         world.bound_pod(node, f"resident-{name}", cpu="9250m")
     sizes = ("50m", "100m", "150m", "250m")
@@ -309,7 +310,7 @@ async def test_the_client_needs_only_the_response(
     world: World, private_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Informer, "upsert", lambda *_: None)
-    node = world.node()
+    node = known_node(world)
     spec = world.manifest()["spec"]
     async with Client("east", kubeconfig=private_cluster.kubeconfig, namespace=world.namespace) as cluster:
         async with hold(cluster, spec, name="web-0") as held:

@@ -16,6 +16,7 @@ from cluster.answers import (
     create,
     create_wanted,
     first_phase,
+    known_node,
     unanswered,
     until_answered,
     wanted,
@@ -88,7 +89,7 @@ def test_a_hand_over_keeps_what_the_former_leader_has_granted(
 ) -> None:
     world, (first, second) = private_world, replicas.processes
     until_answered(world)
-    nodes = [world.node(name, cpu="2") for name in "abc"]
+    nodes = [known_node(world, name, cpu="2") for name in "abc"]
     before = leadership(replicas.api)
     with asking(world):
         granted = [create_wanted(world, f"web-{number}") for number in range(5)]
@@ -109,7 +110,7 @@ def test_a_hand_over_keeps_what_the_former_leader_has_granted(
     assert all(world.taken_cpu(node) == 2 for node in nodes)
     replicas.point_to(1)
     until_answered(world)
-    world.node("d", cpu="3")
+    known_node(world, "d", cpu="3")
     _, answer = create_wanted(world, "next", "2")
     assert (answer["phase"], answer["epoch"]) == ("Active", before + 1)
 
@@ -120,7 +121,7 @@ def test_the_api_server_refuses_an_answer_of_a_former_leader(
     """A creation can be under way while the leader changes. Here its answer has the real key."""
     world, (first, second) = private_world, replicas.processes
     until_answered(world)
-    node = world.node(cpu="1")
+    node = known_node(world, cpu="1")
     lock, granted = create_wanted(world)
     lock.until_phase("Active")
     told = json.loads(answers_of(lock.read() or {})[ANSWER])

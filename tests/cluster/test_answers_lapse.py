@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.answers import asked, create, create_wanted, until_answered, wanted
+from cluster.answers import asked, create, create_wanted, known_node, until_answered, wanted
 from cluster.api import Api, Manifest, RefusedError
 from cluster.binder_server import SECRET, creation_webhook, operating_here
 from cluster.world import World
@@ -110,7 +110,7 @@ async def test_the_capacity_of_a_creation_that_another_admission_refuses_comes_b
     private_world: World, ttl: int
 ) -> None:
     def scenario() -> None:
-        node = private_world.node(cpu="2")
+        node = known_node(private_world, cpu="2")
         lock, answer = create_wanted(private_world, "kept")
         with denying(private_world):
             assert phase_in_dry_run(private_world, "1") == "Active"
@@ -126,7 +126,7 @@ async def test_the_capacity_of_a_creation_that_another_admission_refuses_comes_b
 @pytest.mark.usefixtures("hasty")
 async def test_of_several_creations_of_one_name_the_first_keeps_its_capacity(private_world: World) -> None:
     def scenario() -> None:
-        node = private_world.node(cpu="16")
+        node = known_node(private_world, cpu="16")
         kept = []
         with ThreadPoolExecutor(CLIENTS) as clients:
             for number in range(ROUNDS):
@@ -158,7 +158,7 @@ async def test_a_key_that_is_removed_is_replaced_and_stays_valid(private_world: 
         )
         assert data[ANSWER_KEY] != before
         assert data[FORMER_ANSWER_KEY] == before
-        private_world.node(cpu="2")
+        known_node(private_world, cpu="2")
         lock, answer = create_wanted(private_world)
         assert lock.until_phase("Active")["activatedAt"] == answer["activatedAt"]
 
