@@ -131,7 +131,7 @@ def _cuts(reservations: Sequence[Json], pods: Sequence[Json], name: str) -> Iter
             for pod in pods
             if any(owns(reservation, pod) for reservation in reservations if reservation not in full)
         ]
-        yield sum((room_of(reservation)[name] for reservation in full), Decimal(0)) + sum(
+        yield sum((room_of(reservation).get(name, Decimal(0)) for reservation in full), Decimal(0)) + sum(
             (requests(pod).get(name, Decimal(0)) for pod in owners), Decimal(0)
         )
 

@@ -9,7 +9,7 @@ An owner that could not be bound keeps the devices that are written to its claim
 owner alone then, as it has no devices for any other one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.objects import Objects
@@ -107,12 +107,12 @@ class TakenDevices:
 
         The claims count once all pods with its devices are bound or have failed to.
         """
-        claims = [claim for held in entry.devices for claim in self._claims_with(held.id)]
-        in_flight = (self._claims.in_flight.get(claim.key) is not None for claim in claims)
+        keys = [key for held in entry.devices for key in self._claims.with_device(held.id)]
+        in_flight = (self._claims.in_flight.get(key) is not None for key in keys)
         if entry.devices and (entry.phase is Phase.BOUND or any(in_flight)):
             self._holdings.former_owners.add(entry)
             return
-        for claim in claims:
+        for claim in self._known(keys):
             losers = {} if self._waits_for_pod(claim) else self._losers(claim)
             if entry in losers:
                 text = f"device {losers[entry]} is allocated to claim {claim.key}, which is no owner's"
@@ -206,7 +206,11 @@ class TakenDevices:
 
     def _claims_with(self, device: DeviceId) -> Iterator[ResourceClaim]:
         """Yield the claims that have a device, or a share of it, or will have it."""
-        for key in self._claims.with_device(device):
+        return self._known(self._claims.with_device(device))
+
+    def _known(self, keys: Iterable[Key]) -> Iterator[ResourceClaim]:
+        """Yield stored claims. That of a pod with extended resources has devices before it is created."""
+        for key in keys:
             claim = self._claims.get(key.name, key.namespace)
             if claim is not None:
                 yield claim

@@ -210,6 +210,21 @@ def test_an_edit_while_the_owner_is_bound_lets_the_reservation_wait_again(restar
     assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-0"}, 1)
 
 
+def test_a_former_owner_in_binding_takes_its_device_from_a_reusable_reservation() -> None:
+    core = GpuCore()
+    entry = core.gpus(1, reuse="Always", owner="web-0")
+    former = core.wanting("web-0")
+    assumed = core.place()
+
+    core.gpus(1, reuse="Always", owner="web-1", version=9, generation=2)
+    assert (held(entry), core.in_flight(former)) == ({"a-0"}, {"a-0"})
+    assert core.decider.taken_devices.unsettled
+
+    core.bind(assumed)
+    core.decide()
+    assert (entry.phase, held(entry)) == (Phase.ACTIVE, {"a-1"})
+
+
 def test_another_amount_grows_beside_the_same_devices() -> None:
     core = GpuCore()
     core.gpus(1, "first", owner="other")
