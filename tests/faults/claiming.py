@@ -52,15 +52,21 @@ class Claiming:
         active = [each for each in self._world.reservations.values() if holds(each)]
         self._check_users(active, self._is_for, "at rest")
         for reservation in active:
-            wanted = devices_asked_of(reservation["spec"])
             name, status = reservation["metadata"]["name"], reservation["status"]
-            has = [each.get("claim") or each["resourceName"] for each in status.get("devices", [])]
+            # A resource that an edit has added waits for capacity, and the status does not name it.
+            asked = devices_asked_of(reservation["spec"])
+            wanted = [each for each in asked if "/" not in each or each in status["resources"]]
+            has = _purposes(reservation)
             self._world.expect(has == wanted, f"I1: {name} holds devices for {has}, not {wanted}")
             near = all(pool == status["nodeName"] for pool, _ in held_by(reservation))
             self._world.expect(near, f"I1: {name} on {status['nodeName']} holds {held_by(reservation)}")
 
     def explains(self, reason: str, before: Json, each: Change) -> bool:
-        """Return whether the claim of a former owner has a device that a reservation held until an edit."""
+        """Return whether a reservation had to leave its devices.
+
+        Its spec asks for others, or the claim of a former owner has a device that it held until an edit.
+        """
+        asks_otherwise = _purposes(before) != devices_asked_of(each.state["spec"])
         former = [*self._world.heard_of(each.uid, -inf)]
         lost = (
             claim
@@ -68,7 +74,7 @@ class Claiming:
             if not {*devices_of(claim)}.isdisjoint(held_by(before)) and not self._is_for(claim, each.state)
         )
         has_left = any(self._was_for(claim, former) for claim in lost)
-        return reason in ROOMLESS | {"Waiting", "Violated"} and has_left
+        return reason in ROOMLESS | {"Waiting", "Violated"} and (has_left or asks_otherwise)
 
     def _check_claims(self, each: Change) -> None:
         """Check that a pod that was bound uses claims with the devices of its node that it asks for."""
@@ -135,3 +141,9 @@ class Claiming:
 def held_by(reservation: Json) -> list[Device]:
     """Return the devices that a reservation reports."""
     return [(each["pool"], each["device"]) for each in reservation["status"].get("devices", [])]
+
+
+def _purposes(reservation: Json) -> list[str]:
+    """Return for which claim, or extended resource, a reservation reports each device."""
+    devices = reservation["status"].get("devices", [])
+    return [each.get("claim") or each["resourceName"] for each in devices]

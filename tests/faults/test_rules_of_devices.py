@@ -252,3 +252,23 @@ def test_a_claim_that_was_made_for_a_binding_without_success_is_a_violation_at_r
     history.claim_of_resource("web", "gpu-0", used=False)
     assert history.check() == []
     assert broken(history.check_at_rest(), "web-gpu was made for a binding of its pod, which is not bound")
+
+
+def test_a_resource_that_an_edit_has_added_waits_while_the_reservation_is_active(history: Claims) -> None:
+    history.reservation(also={"resources": {"cpu": "1"}}, resources={"cpu": "1"})
+    history.reservation(also={"resources": {"cpu": "1", RESOURCE: "1"}}, resources={"cpu": "1"})
+    assert history.check_at_rest() == []
+    history.reservation(
+        also={"resources": {"cpu": "1", RESOURCE: "1"}}, resources={"cpu": "1", RESOURCE: "1"}
+    )
+    assert broken(history.check_at_rest(), f"lock holds devices for [], not {[RESOURCE]}")
+
+
+@pytest.mark.parametrize(("units", "wrong"), [("1", False), ("2", True)])
+def test_a_reservation_waits_again_if_another_number_of_devices_is_asked_for(
+    history: Claims, units: str, wrong: bool
+) -> None:
+    history.holding_units("2", "gpu-0", "gpu-1")
+    also = {"resources": {"cpu": "1", RESOURCE: units}}
+    history.reservation(reason="DeadlineExceeded", phase="Rejected", also=also)
+    assert bool(history.check()) is wrong
