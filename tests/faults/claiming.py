@@ -62,11 +62,7 @@ class Claiming:
             self._world.expect(near, f"I1: {name} on {status['nodeName']} holds {held_by(reservation)}")
 
     def explains(self, reason: str, before: Json, each: Change) -> bool:
-        """Return whether a reservation had to leave its devices.
-
-        Its spec asks for others, or the claim of a former owner has a device that it held until an edit.
-        """
-        asks_otherwise = _purposes(before) != devices_asked_of(each.state["spec"])
+        """Return whether the claim of a former owner has a device that a reservation held until an edit."""
         former = [*self._world.heard_of(each.uid, -inf)]
         lost = (
             claim
@@ -74,7 +70,7 @@ class Claiming:
             if not {*devices_of(claim)}.isdisjoint(held_by(before)) and not self._is_for(claim, each.state)
         )
         has_left = any(self._was_for(claim, former) for claim in lost)
-        return reason in ROOMLESS | {"Waiting", "Violated"} and (has_left or asks_otherwise)
+        return reason in ROOMLESS | {"Waiting", "Violated"} and has_left
 
     def _check_claims(self, each: Change) -> None:
         """Check that a pod that was bound uses claims with the devices of its node that it asks for."""

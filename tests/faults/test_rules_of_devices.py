@@ -262,13 +262,3 @@ def test_a_resource_that_an_edit_has_added_waits_while_the_reservation_is_active
         also={"resources": {"cpu": "1", RESOURCE: "1"}}, resources={"cpu": "1", RESOURCE: "1"}
     )
     assert broken(history.check_at_rest(), f"lock holds devices for [], not {[RESOURCE]}")
-
-
-@pytest.mark.parametrize(("units", "wrong"), [("1", False), ("2", True)])
-def test_a_reservation_waits_again_if_another_number_of_devices_is_asked_for(
-    history: Claims, units: str, wrong: bool
-) -> None:
-    history.holding_units("2", "gpu-0", "gpu-1")
-    also = {"resources": {"cpu": "1", RESOURCE: units}}
-    history.reservation(reason="DeadlineExceeded", phase="Rejected", also=also)
-    assert bool(history.check()) is wrong

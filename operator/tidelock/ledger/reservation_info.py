@@ -264,19 +264,22 @@ class ReservationInfo:
         pod = self.reservation.pod
         return amounts if pod is None else at_most(amounts, pod.requests)
 
-    def asks_for(self, devices: Sequence[ReservedDevice]) -> bool:
-        """Return whether the spec asks for these devices: for the claims, and as many for each resource.
-
-        An unreadable spec may do so.
-        """
+    def kept_devices(self, devices: Sequence[ReservedDevice]) -> tuple[ReservedDevice, ...]:
+        """Return the part of held devices that a readable spec still asks for, by claims or by amounts."""
         pod = self.reservation.pod
         if pod is None:
-            return True
-        names = {each.name for each in pod.spec.resource_claims}
-        numbers = Counter(each.resource_name for each in devices if each.resource_name is not None)
-        return names.issuperset(each.claim for each in devices if each.claim is not None) and all(
-            pod.requests.get(name, 0) == number for name, number in numbers.items()
-        )
+            return tuple(devices)
+        claims, given = {each.name for each in pod.spec.resource_claims}, Counter[str]()
+        kept = []
+        for each in devices:
+            if each.resource_name is not None:
+                given[each.resource_name] += 1
+                asked = given[each.resource_name] <= pod.requests.get(each.resource_name, 0)
+            else:
+                asked = each.claim in claims
+            if asked:
+                kept.append(each)
+        return tuple(kept)
 
     def wait(self, now: float, since: float | None = None) -> None:
         """Begin to wait for capacity again, since an instant or now. The status keeps that instant."""

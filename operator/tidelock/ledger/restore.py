@@ -77,7 +77,7 @@ def _resume(entry: ReservationInfo, status: ReservationStatus, now: float) -> No
     )
     planned = status.phase is Phase.PLANNED and current and not entry.problem
     devices = status.devices or ()
-    kept = (current or _same_claims(entry.reservation, devices)) and entry.asks_for(devices)
+    kept = _same_claims(entry.reservation, devices, current=current)
     if kept and (planned or (placed and entry.activated_at is not None)) and (held := _held(status)):
         _resume_held(entry, status, held)
     elif status.phase in FINAL or (status.phase is Phase.REJECTED and current):
@@ -101,12 +101,16 @@ def _resume_hold(entry: ReservationInfo, status: ReservationStatus | None, now: 
     entry.hold = hold
 
 
-def _same_claims(reservation: Reservation, devices: Sequence[ReservedDevice]) -> bool:
-    """Return whether devices are for all claims of an edited spec, if it can be read."""
+def _same_claims(reservation: Reservation, devices: Sequence[ReservedDevice], *, current: bool) -> bool:
+    """Return whether devices are for claims of a readable spec, and for all of them after an edit.
+
+    A claim may hold none: with admin access, or with an existing claim.
+    """
     if reservation.pod is None:
         return True
     names = {claim.name for claim in reservation.pod.spec.resource_claims}
-    return names == {each.claim for each in devices if each.claim is not None}
+    held = {each.claim for each in devices if each.claim is not None}
+    return held <= names if current else held == names
 
 
 def _held(status: ReservationStatus) -> Resources:
@@ -123,7 +127,7 @@ def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resour
     entry.ahead = status.phase is Phase.PLANNED
     entry.phase = Phase.PLANNED if entry.ahead else Phase.ACTIVE
     entry.reserved = entry.kept_of(held)
-    entry.devices = tuple(status.devices or ())
+    entry.devices = entry.kept_devices(status.devices or ())
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)

@@ -117,13 +117,13 @@ class Placement:
         """Restore the capacity of a reservation after a failed binding, if its node still has it."""
         entry = taken.entry
         node = self._records.node(entry.node)
-        held = entry.kept_of(taken.held)  # the spec may have shrunk meanwhile
+        held, devices = entry.kept_of(taken.held), entry.kept_devices(devices)  # the spec may have shrunk
         if not held:
             self._records.step(entry, Event.RETURN, reasons.WAITING, failure, now)
             self._endings.reject_if_unreadable(entry, now)
         elif node is None or node.meta.is_other(entry.node_uid):
             self._lose(entry, now)
-        elif not entry.asks_for(devices) or _has_other_claims(entry.reservation.pod, taken.pod):
+        elif _has_other_claims(entry.reservation.pod, taken.pod):
             text = f"{failure}, and the spec was edited"
             self.displace(entry, reasons.WAITING, text, now, entry.reservation.asked_at or None)
         elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
@@ -146,12 +146,12 @@ class Placement:
     # Edits.
 
     def resize(self, entry: ReservationInfo, now: float) -> None:
-        """Free the amounts at once that an edited spec no longer requests. A larger request must wait."""
+        """Free at once what an edited spec no longer requests. A larger request must wait."""
         spec = entry.reservation.spec
         if spec is not None and spec.node_name not in (None, entry.node):
             self.displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
             return
-        self._holdings.hold(entry, entry.kept_of(entry.reserved))
+        self._holdings.hold(entry, entry.kept_of(entry.reserved), entry.kept_devices(entry.devices))
         if not lifetime.wants_longer(entry):
             entry.resize_problem = ""
         if not entry.violation:

@@ -71,14 +71,8 @@ class Edits:
 
     def _follow_claims(self, entry: ReservationInfo, before: Pod, after: Pod, now: float) -> None:
         """Let a reservation wait again because its pod would have other claims to devices."""
-        resources = (each.resource_name for each in entry.devices if each.resource_name is not None)
-        edited = next(
-            (name for name in resources if after.requests.get(name) != before.requests.get(name)), ""
-        )
         if after.spec.resource_claims != before.spec.resource_claims:
-            edited = "spec.template.spec.resourceClaims"
-        if edited:
-            text = f"the spec was edited: {edited}"
+            text = "the spec was edited: spec.template.spec.resourceClaims"
             self._placement.displace(entry, reasons.WAITING, text, now, entry.reservation.asked_at or None)
 
     def _follow_request(self, entry: ReservationInfo, now: float) -> None:

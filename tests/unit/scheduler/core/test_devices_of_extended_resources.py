@@ -168,31 +168,56 @@ def test_a_restart_restores_the_devices() -> None:
     later.refuse()
 
 
-@pytest.mark.parametrize(("count", "phase"), [(1, Phase.ACTIVE), (2, Phase.PENDING)])
-def test_an_edit_while_no_operator_ran_keeps_the_devices_for_the_same_amount(
-    count: int, phase: Phase
-) -> None:
+@pytest.mark.parametrize(("count", "devices"), [(1, {"a-0"}), (2, {"a-0", "a-1"}), (3, {"a-0", "a-1"})])
+def test_an_edit_while_no_operator_ran_keeps_the_devices(count: int, devices: set[str]) -> None:
     core = GpuCore()
-    core.gpus(1)
+    core.gpus(2)
     status = core.status()
-    later = GpuCore(devices=1)
+    later = GpuCore()
     entry = later.gpus(count, status=status, version=3, generation=2, priority=1)
-    assert (entry.phase, held(entry)) == (phase, {"a-0"} if phase is Phase.ACTIVE else set())
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, devices, len(devices))
 
 
-@pytest.mark.parametrize(("count", "devices"), [(1, {"a-0"}), (3, {"a-0", "a-1", "a-2"})])
-def test_an_edited_amount_lets_the_reservation_wait_again(count: int, devices: set[str]) -> None:
-    core = GpuCore(devices=3)
+def test_a_smaller_amount_frees_devices_at_once() -> None:
+    core = GpuCore()
     entry = core.gpus(2)
     core.store()
-    core.reservation(resources={"cpu": "1", GPU: str(count)}, version=9, generation=2)
-    assert (entry.phase, entry.message) == (Phase.PENDING, f"the spec was edited: {GPU}")
+    waiting = core.wanting("stranger")
+    core.refuse()
+
+    core.reservation(resources={"cpu": "1", GPU: "1"}, version=9, generation=2)
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-0"}, 1)
+    core.place()
+    assert core.in_flight(waiting) == {"a-1"}
+
+
+@pytest.mark.parametrize("edited", [{"cpu": "1"}, {"cpu": "1", GPU: "0"}])
+def test_a_resource_that_is_no_longer_asked_for_frees_its_devices(edited: dict[str, str]) -> None:
+    core = GpuCore()
+    entry = core.gpus(2)
+    core.reservation(resources=edited, version=9, generation=2)
     core.decide()
-    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, devices, count)
+    assert (entry.phase, entry.devices, entry.reserved.get(GPU, 0)) == (Phase.ACTIVE, (), 0)
+
+
+def test_a_larger_amount_waits_beside_the_devices_until_there_are_more() -> None:
+    core = GpuCore(devices=3)
+    other = core.gpus(1, "other", owner="other")
+    entry = core.gpus(1)
+    core.store()
+    core.gpus(3, version=9, generation=2)
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-1"}, 1)
+    assert "cannot allocate all claims" in entry.resize_problem
+
+    core.event_handlers.reservations.remove(other.reservation)
+    core.wake()
+    core.decide()
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-0", "a-1", "a-2"}, 3)
+    assert entry.resize_problem == ""
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_an_edit_while_the_owner_is_bound_lets_the_reservation_wait_again(restarts: bool) -> None:
+def test_an_edit_while_the_owner_is_bound_leaves_the_devices_that_are_still_asked_for(restarts: bool) -> None:
     core = GpuCore(devices=3)
     entry = core.gpus(2)
     core.wanting("web-0", 2)
@@ -205,8 +230,6 @@ def test_an_edit_while_the_owner_is_bound_lets_the_reservation_wait_again(restar
         entry = core.reservation(**edited, status=status)
     else:
         core.decider.binding_failed(assumed, NOW)
-    assert (entry.phase, held(entry)) == (Phase.PENDING, set())
-    core.decide()
     assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-0"}, 1)
 
 
