@@ -4,6 +4,7 @@ The stored status is trusted about capacity, waiting times and ends. Everything 
 present spec starts from the beginning.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pydantic import ValidationError
@@ -17,7 +18,7 @@ from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase, ReservationStatus
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.instants import from_datetime
-from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, parse_resources
+from tidelock.model.quantities import NOTHING, PODS, QuantityError, Resources, at_most, parse_resources
 from tidelock.model.reservation import Reservation
 
 
@@ -126,8 +127,10 @@ def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resour
     """Restore held capacity, except for the part that the spec no longer asks for."""
     entry.ahead = status.phase is Phase.PLANNED
     entry.phase = Phase.PLANNED if entry.ahead else Phase.ACTIVE
-    entry.reserved = entry.kept_of(held)
     entry.devices = entry.kept_devices(status.devices or ())
+    # While its owner is being bound, the status names what the spec asks for, beside the devices that it has.
+    provided = Counter(each.resource_name for each in entry.devices if each.resource_name is not None)
+    entry.reserved = at_most(entry.kept_of(held), {**held, **provided})
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)

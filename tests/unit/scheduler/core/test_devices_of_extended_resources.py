@@ -217,12 +217,15 @@ def test_a_larger_amount_waits_beside_the_devices_until_there_are_more() -> None
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_an_edit_while_the_owner_is_bound_leaves_the_devices_that_are_still_asked_for(restarts: bool) -> None:
+@pytest.mark.parametrize(("count", "devices"), [(1, {"a-0"}), (3, {"a-0", "a-1"})])
+def test_an_edit_while_the_owner_is_bound_leaves_the_devices_that_are_still_asked_for(
+    count: int, devices: set[str], restarts: bool
+) -> None:
     core = GpuCore(devices=3)
     entry = core.gpus(2)
     core.wanting("web-0", 2)
     assumed = core.place()
-    edited: Json = {"resources": {"cpu": "1", GPU: "1"}, "version": 9, "generation": 2}
+    edited: Json = {"resources": {"cpu": "1", GPU: str(count)}, "version": 9, "generation": 2}
     core.reservation(**edited)
     if restarts:
         status = core.status()
@@ -230,7 +233,7 @@ def test_an_edit_while_the_owner_is_bound_leaves_the_devices_that_are_still_aske
         entry = core.reservation(**edited, status=status)
     else:
         core.decider.binding_failed(assumed, NOW)
-    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-0"}, 1)
+    assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, devices, len(devices))
 
 
 def test_a_former_owner_in_binding_takes_its_device_from_a_reusable_reservation() -> None:
