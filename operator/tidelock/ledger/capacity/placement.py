@@ -146,7 +146,7 @@ class Placement:
     # Edits.
 
     def resize(self, entry: ReservationInfo, now: float) -> None:
-        """Free at once what an edited spec no longer requests. A larger request must wait."""
+        """Free the capacity at once that an edited spec no longer requests. A larger request must wait."""
         spec = entry.reservation.spec
         if spec is not None and spec.node_name not in (None, entry.node):
             self.displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
