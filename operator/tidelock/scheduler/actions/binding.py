@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -57,6 +58,7 @@ class Binder:
         self._recent = context.recent
         self._decider = decider
         self._extenders = extenders
+        self._reporting = WeakValueDictionary[str, asyncio.Lock]()  # by uid of pods with a condition to write
         self._unsettled: dict[str, AssumedPod] = {}  # by uid: those with an end unknown to the decider
 
     def bind(self, assumed: AssumedPod, started: float) -> None:
@@ -414,7 +416,10 @@ class Binder:
     async def _write_unschedulable(
         self, waiting: QueuedPodInfo, reason: str, message: str, nominated: str | None
     ) -> None:
-        await self.write_condition(waiting, reason, message, nominated)
+        """Write a condition after those of earlier attempts, as the newest one must stay."""
+        turn = self._reporting.setdefault(waiting.pod.uid, asyncio.Lock())
+        async with turn:
+            await self.write_condition(waiting, reason, message, nominated)
 
 
 def _outcome_unknown(error: PluginError) -> bool:

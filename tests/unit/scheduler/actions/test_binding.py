@@ -290,6 +290,33 @@ async def test_a_condition_is_written_again_when_its_message_changes() -> None:
     assert texts == ["0/1 nodes are available: 1 ", "0/2 nodes are available: 2 "]
 
 
+async def test_the_condition_of_an_earlier_attempt_does_not_replace_a_newer_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The writes of two attempts were under way at once, and a pod could keep the reason of the first one."""
+    shell = Shell(node("node-a", cpu="1"))
+    shell.store_pod(requests={"cpu": "2"})
+    send, slow = shell.api.request, [asyncio.Event()]
+
+    async def request(method: str, path: str, **arguments: object) -> object:
+        if slow:
+            await slow.pop().wait()
+        return await send(method, path, **arguments)  # type: ignore[arg-type]
+
+    (answered,) = slow
+    monkeypatch.setattr(shell.api, "request", request)
+    shell.binder.report(shell.refuse())
+    shell.event_handlers.nodes.upsert(None, node("node-b", cpu="1"))
+    shell.wake()
+    shell.binder.report(shell.refuse())
+    await turns(20)
+    answered.set()
+    await shell.settle()
+
+    (condition,) = shell.api.objects[pod_path()]["status"]["conditions"]
+    assert condition["message"].startswith("0/2 nodes are available: 2 ")
+
+
 async def test_a_condition_that_failed_to_be_written_is_written_by_the_next_attempt() -> None:
     """Regression: the condition counted as written before it was, so a pod could stay without any."""
     shell = Shell(node("node-a", cpu="1"))
