@@ -22,8 +22,8 @@ def close_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     Kopf's watches may be cancelled where they are suspended, so that they are left to the end of the loop. It
     closes a watch and the context within it at once, and the watch complains that its context is not through
     yet. A scan for kinds that fails leaves requests behind, which fail, too. A TLS connection that the other
-    side closes, which uvloop notices while it reads, fails in its last write. Nothing is lost.
-    These errors are logged for debugging only, and all others as usual.
+    side closes, which uvloop notices while it reads, fails in its last write. Nothing is lost. These
+    errors are logged for debugging only, and all others as usual.
     """
     if "asyncgen" in context or _is_of_kopf(context.get("future")) or _is_of_closed_connection(context):
         logger.debug(context["message"], exc_info=context.get("exception"))

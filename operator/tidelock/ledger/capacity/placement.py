@@ -123,7 +123,7 @@ class Placement:
             self._endings.reject_if_unreadable(entry, now)
         elif node is None or node.meta.is_other(entry.node_uid):
             self._lose(entry, now)
-        elif _has_other_claims(entry.reservation.pod, taken.pod):
+        elif has_other_claims(entry.reservation.pod, taken.pod):
             text = f"{failure}, and the spec was edited"
             self.displace(entry, reasons.WAITING, text, now, entry.reservation.asked_at or None)
         elif self._columns.fits(node.name, self._beside_borrowers(entry, held)):
@@ -347,7 +347,7 @@ def _node_problem(node: Node) -> tuple[str, str] | None:
     return None
 
 
-def _has_other_claims(pod: Pod | None, before: Pod | None) -> bool:
+def has_other_claims(pod: Pod | None, before: Pod | None) -> bool:
     """Return whether an edit has changed the claims to devices of a reserve pod. Specs may be unreadable."""
     if pod is None or before is None:
         return False

@@ -2,7 +2,7 @@
 
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.nominations import Nominations
-from tidelock.ledger.capacity.placement import Placement
+from tidelock.ledger.capacity.placement import Placement, has_other_claims
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.endings import Endings
@@ -71,7 +71,7 @@ class Edits:
 
     def _follow_claims(self, entry: ReservationInfo, before: Pod, after: Pod, now: float) -> None:
         """Let a reservation wait again because its pod would have other claims to devices."""
-        if after.spec.resource_claims != before.spec.resource_claims:
+        if has_other_claims(after, before):
             text = "the spec was edited: spec.template.spec.resourceClaims"
             self._placement.displace(entry, reasons.WAITING, text, now, entry.reservation.asked_at or None)
 
