@@ -64,7 +64,7 @@ from tidelock.scheduler.controllers.schedules import ScheduleController
 from tidelock.scheduler.controllers.water_levels import WaterLevelController
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.queued_pod import QueueName
-from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.scheduler.informers.event_handlers import EventHandlers, ObjectEventHandler
 from tidelock.scheduler.informers.informers import decoder_of
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.telemetry import Telemetry
@@ -196,7 +196,15 @@ class OperatorInstance:
             *((*OF_DEVICES[name], handlers.others[name]) for name in OF_DEVICES if devices),
         )
         return {
-            resource.plural: Reflector(self._client, resource, decode, sink, rng=rng, settings=_WATCHES)
+            resource.plural: Reflector(
+                self._client,
+                resource,
+                decode,
+                sink,
+                rng=rng,
+                on_listed=sink.listed if isinstance(sink, ObjectEventHandler) else lambda _version: None,
+                settings=_WATCHES,
+            )
             for resource, decode, sink in sources
         }
 

@@ -26,6 +26,7 @@ class AssumeCache(Generic[T, V]):
                                +--wrote--> written --seen--> (absent)
 
     The API server takes precedence: an assumption ends with its object, or when the object has such a value.
+    An object that was created here may be deleted before any event: see `written_by` and `drop`.
     """
 
     def __init__(
@@ -77,6 +78,15 @@ class AssumeCache(Generic[T, V]):
             return
         update.pods.discard(pod_uid)
         if not update.pods and not update.written:
+            self._end(key)
+
+    def written_by(self, version: int) -> Iterator[Key]:
+        """Yield the objects with written values that any list of this version has, unless they are gone."""
+        return (key for key, update in self._updates.items() if 0 < update.written <= version)
+
+    def drop(self, key: Key) -> None:
+        """Undo an assumption about an object that is gone. It is safe to repeat."""
+        if key in self._updates:
             self._end(key)
 
     def _seen(self, old: T | None, new: T | None) -> None:

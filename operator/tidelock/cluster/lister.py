@@ -1,7 +1,7 @@
 """The objects of one resource as a live copy."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from tidelock.model.meta import Key, ObjectMeta
@@ -54,18 +54,25 @@ class Lister(Generic[T]):
         """Call a function after each change."""
         self._listeners.append(listener)
 
-    def upsert(self, old: T | None, new: T) -> None:
-        """Take over an object's newest version."""
+    def upsert(self, old: T | None, new: T) -> T | None:
+        """Take over an object's newest version. Return it as decisions saw it before."""
         self._objects[new.meta.namespace][new.meta.name] = new
         self._changed(old, new)
+        return old
 
-    def remove(self, last: T) -> None:
-        """Forget an object."""
+    def remove(self, last: T) -> T:
+        """Forget an object. Return it as decisions saw it before."""
         key: Key = last.meta.key
         self._objects[key.namespace].pop(key.name, None)
         if not self._objects[key.namespace]:
             del self._objects[key.namespace]
         self._changed(last, None)
+        return last
+
+    def gone_by(self, version: int) -> Iterable[T]:
+        """Return objects that a list of this version did not have and that no event has shown either."""
+        del version
+        return ()
 
     def _changed(self, old: T | None, new: T | None) -> None:
         self.version += 1

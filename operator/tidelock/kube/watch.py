@@ -144,6 +144,7 @@ class Reflector(Generic[_T]):
         advice: sentences for the log by the type of an error, in addition to those for Tidelock's own kinds.
         on_faults: called with each object if its faults have changed.
         on_failure: takes the exceptions of the sink; by default they end `run`.
+        on_listed: called after each complete list with its resource version.
         unusable: returns the replacement of an object for which the sink failed.
         settings: times and sizes.
         clock: monotonic seconds.
@@ -178,6 +179,7 @@ class Reflector(Generic[_T]):
         advice: Mapping[type[ApiError], str] = MappingProxyType({}),
         on_faults: Callable[[ApiResource, ObjectMeta], None] = lambda _resource, _meta: None,
         on_failure: Failures = _raise,
+        on_listed: Callable[[int], None] = lambda _version: None,
         unusable: Callable[[_T, str], _T | None] = lambda _object, _problem: None,
         settings: WatchSettings = WatchSettings(),
         clock: Callable[[], float] = time.monotonic,
@@ -196,6 +198,7 @@ class Reflector(Generic[_T]):
         self._advice = {**_ADVICE, **advice}
         self._on_faults = on_faults
         self._on_failure = on_failure
+        self._on_listed = on_listed
         self._unusable = unusable
         self._behind: dict[Key, tuple[asyncio.TimerHandle, _T | None]] = {}
         self._settings = settings
@@ -258,6 +261,7 @@ class Reflector(Generic[_T]):
         self.relists += 1
         logger.info("listed", extra=self._fields(objects=len(present), version=self._version))
         self._end_list(present)
+        self._on_listed(self._version)
 
     def _end_list(self, present: Collection[Key]) -> None:
         """Remove the objects that are gone, after all present ones have been delivered."""

@@ -253,6 +253,12 @@ class ResourceClaim(ForeignObject, frozen=True):
         made = owner is not None and self.meta.annotations.get(FOR_EXTENDED_RESOURCES) == "true"
         return owner.uid if made and owner is not None else ""
 
+    def with_allocation(self, allocation: AllocationResult) -> "ResourceClaim":
+        """Return the claim with these devices."""
+        return msgspec.structs.replace(
+            self, status=msgspec.structs.replace(self.status, allocation=allocation)
+        )
+
     def reserved_by(self, uid: str) -> bool:
         """Return whether an object is among the users of the devices."""
         return any(each.uid == uid for each in self.status.reserved_for)

@@ -46,6 +46,15 @@ async def test_an_empty_collection_is_synced(client: KubeClient, server: Scripte
     assert await Follower(client, server).until_script_ends() == ["synced"]
 
 
+async def test_the_version_of_a_list_is_told_after_it(client: KubeClient, server: ScriptedServer) -> None:
+    server.replays(page(pod("a", 3), version=12), watch(EXPIRED), page(version=20))
+    journal = Journal()
+    told = {"on_listed": lambda version: journal.lines.append(f"listed {version}")}
+
+    await Follower(client, server, journal, **told).until_script_ends()
+    assert journal.lines == ["+a@3", "synced", "listed 12", "-a@3", "synced", "listed 20"]
+
+
 async def test_selectors_and_namespace_apply_to_list_and_watch(
     client: KubeClient, server: ScriptedServer
 ) -> None:

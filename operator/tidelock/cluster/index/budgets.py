@@ -26,7 +26,7 @@ class Budgets(Lister[PodDisruptionBudget]):
         self._placed: defaultdict[_Place, dict[Key, tuple[PodDisruptionBudget, int]]] = defaultdict(dict)
         self._places: dict[Key, list[_Place]] = {}
 
-    def upsert(self, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> None:
+    def upsert(self, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> PodDisruptionBudget | None:
         """Take over a budget's newest version."""
         key = new.meta.key
         self._take_out(key)
@@ -34,12 +34,12 @@ class Budgets(Lister[PodDisruptionBudget]):
         size = 1 + (new.spec.selector.size if new.spec.selector is not None else 0)
         for place in places:
             self._placed[place][key] = new, size
-        super().upsert(old, new)
+        return super().upsert(old, new)
 
-    def remove(self, last: PodDisruptionBudget) -> None:
+    def remove(self, last: PodDisruptionBudget) -> PodDisruptionBudget:
         """Forget a budget."""
         self._take_out(last.meta.key)
-        super().remove(last)
+        return super().remove(last)
 
     def about(self, pod: Pod) -> list[PodDisruptionBudget] | None:
         """Return the budgets that may select a pod, or None if the comparison would cost too much."""

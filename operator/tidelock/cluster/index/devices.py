@@ -1,7 +1,7 @@
 """Devices by node, those that claims hold or will hold, and the classes that back extended resources."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tidelock.cluster.assume_cache import AssumeCache
 from tidelock.cluster.index.reserved_devices import ReservedDevices
@@ -10,7 +10,7 @@ from tidelock.devices.allocated import AllocatedState
 from tidelock.devices.change_log import ChangeLog
 from tidelock.devices.pools import ResourcePools
 from tidelock.model.devices import DeviceClass, DeviceId, PoolId, ResourceSlice
-from tidelock.model.meta import Key
+from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.resource_claims import AllocationResult, ResourceClaim
 
 
@@ -27,15 +27,15 @@ class ResourceSlices(Lister[ResourceSlice]):
         self.pools = ResourcePools()
         self.on_change(self.pools.put)
 
-    def upsert(self, old: ResourceSlice | None, new: ResourceSlice) -> None:
+    def upsert(self, old: ResourceSlice | None, new: ResourceSlice) -> ResourceSlice | None:
         """Take over a slice's newest version. The known version counts as the old one."""
         del old
-        super().upsert(self.get(new.meta.name), new)
+        return super().upsert(self.get(new.meta.name), new)
 
-    def remove(self, last: ResourceSlice) -> None:
+    def remove(self, last: ResourceSlice) -> ResourceSlice:
         """Forget a slice."""
-        if (known := self.get(last.meta.name)) is not None:
-            super().remove(known)
+        known = self.get(last.meta.name)
+        return last if known is None else super().remove(known)
 
 
 class DeviceClasses(Lister[DeviceClass]):
@@ -95,15 +95,28 @@ class ResourceClaims(Lister[ResourceClaim]):
         """Return the claims that have a device, or a share of it, or will have it."""
         return self._with_device.get(device, ())
 
-    def upsert(self, old: ResourceClaim | None, new: ResourceClaim) -> None:
+    def upsert(self, old: ResourceClaim | None, new: ResourceClaim) -> ResourceClaim | None:
         """Take over a claim's newest version. The known version counts as the old one."""
         del old
-        super().upsert(self.get(new.meta.name, new.meta.namespace), new)
+        known, decided = self.get(new.meta.name, new.meta.namespace), self.in_flight.get(new.key)
+        super().upsert(known, new)
+        if decided is None or self.in_flight.get(new.key) is not None:
+            return known
+        return (known or _unseen(new.key)).with_allocation(decided)
 
-    def remove(self, last: ResourceClaim) -> None:
+    def remove(self, last: ResourceClaim) -> ResourceClaim:
         """Forget a claim."""
-        if (known := self.get(last.meta.name, last.meta.namespace)) is not None:
+        known, decided = self.get(last.meta.name, last.meta.namespace), self.in_flight.get(last.key)
+        if known is not None:
             super().remove(known)
+        else:
+            self.in_flight.drop(last.key)
+        return last if decided is None else last.with_allocation(decided)
+
+    def gone_by(self, version: int) -> Iterable[ResourceClaim]:
+        """Return the claims that were created and written here and were deleted before any event."""
+        written = self.in_flight.written_by(version)
+        return [_unseen(key) for key in written if self.get(key.name, key.namespace) is None]
 
     def _changed_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if old is not None and (uid := old.extended_resources_of):
@@ -135,3 +148,8 @@ class ResourceClaims(Lister[ResourceClaim]):
         self.allocated.count(allocation, sign)
         for result in allocation.devices.results:
             self.changes.note(result.pool_id)
+
+
+def _unseen(key: Key) -> ResourceClaim:
+    """Return a claim of which no event has told anything but its name."""
+    return ResourceClaim(metadata=ObjectMeta(key.name, key.namespace))

@@ -63,7 +63,7 @@ from tidelock.framework.plugin_args import read_args, refuse_args
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import devices_text
-from tidelock.model.devices import DeviceClass
+from tidelock.model.devices import DeviceClass, DeviceId
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
@@ -376,13 +376,13 @@ class DynamicResources(
 
     def _claim_helps(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
         """Return whether a claim is the pod's and has news, or has freed devices."""
-        freed = old is not None and old.allocation is not None
+        freed = old is not None and bool(_devices_of(old) - _devices_of(new))
         if new is None:
             return freed or (old is not None and old.extended_resources_of == pod.uid)
         claims = resource_claims_of(pod, self.handle.objects)
         if isinstance(claims, str):
             return False
-        if freed and new.allocation is None:
+        if freed:
             return True
         if all(each.meta.uid != new.meta.uid for each in claims):
             return False
@@ -399,6 +399,13 @@ class DynamicResources(
         return not isinstance(resource_claims_of(new, self.handle.objects), str)
 
 
+def _devices_of(claim: ResourceClaim | None) -> set[tuple[DeviceId, str | None]]:
+    """Return the devices of a claim, and its shares of devices. It may get others than were decided."""
+    if claim is None or claim.allocation is None:
+        return set()
+    return {(each.id, each.share_id) for each in claim.allocation.devices.results}
+
+
 def _frees_nothing(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
     """Return whether a change of a claim concerns no other pods, as it frees no devices.
 
@@ -406,7 +413,7 @@ def _frees_nothing(old: ResourceClaim | None, new: ResourceClaim | None) -> bool
     """
     if old is None:
         return True
-    freed = old.allocation is not None and (new is None or new.allocation is None)
+    freed = bool(_devices_of(old) - _devices_of(new))
     return not freed and (new is not None or not old.extended_resources_of)
 
 

@@ -393,18 +393,17 @@ class ObjectEventHandler:
 
     def upsert(self, old: Named | None, new: Named) -> None:
         """Process an object's newest version."""
-        self._lister.upsert(old, new)
-        if old is not None and old.meta.uid == new.meta.uid:
-            self._notify(Action.UPDATE, old, new)
+        before = self._lister.upsert(old, new)
+        if before is not None and before.meta.uid == new.meta.uid:
+            self._notify(Action.UPDATE, before, new)
             return
-        if old is not None:
-            self._notify(Action.DELETE, old, None)
+        if before is not None:
+            self._notify(Action.DELETE, before, None)
         self._notify(Action.ADD, None, new)
 
     def remove(self, last: Named) -> None:
         """Forget an object."""
-        self._lister.remove(last)
-        self._notify(Action.DELETE, last, None)
+        self._notify(Action.DELETE, self._lister.remove(last), None)
 
     def _notify(self, action: Action, old: Named | None, new: Named | None) -> None:
         if self._resource is not None:
@@ -414,3 +413,8 @@ class ObjectEventHandler:
     def synced(self) -> None:
         """Note that all objects of the resource are known."""
         self._event_handlers.listed(self._name)
+
+    def listed(self, version: int) -> None:
+        """Note that all objects of the resource are known as they were in this version."""
+        for gone in self._lister.gone_by(version):
+            self.remove(gone)

@@ -192,6 +192,7 @@ def reflectors(
             absent_if=_ABSENT_IF.get(resource, ()),
             expected=_EXPECTED.get(resource, ()),
             advice=_ADVICE.get(resource, {}),
+            on_listed=sink.listed,
             **marks,
         )
 

@@ -34,6 +34,8 @@ def helps(event: ClusterEvent, old: Any, new: Any, cluster: Cluster | None = Non
         (MINE, MINE, False),
         (OTHERS, TAKEN, False),
         (TAKEN, OTHERS, True),
+        (TAKEN, resource_claim("other", status=allocated("d1")), True),
+        (TAKEN, resource_claim("other", status=allocated("d0", users=["web-1"])), False),
         (TAKEN, None, True),
         (OTHERS, None, False),
     ],
