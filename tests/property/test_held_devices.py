@@ -20,7 +20,7 @@ from tidelock.devices.results import results
 from tidelock.devices.selection import DeviceSelection
 from tidelock.model.devices import DeviceId
 from tidelock.model.nodes import Node
-from tidelock.model.resource_claims import ResourceClaim
+from tidelock.model.resource_claims import PodResourceClaim, ResourceClaim
 from tidelock.plugins.dynamic_resources.own_devices import reserved_devices
 
 MOST_ASSIGNMENTS = 200
@@ -46,8 +46,8 @@ class Held:
         solution = self.search(DeviceAllocator(self.in_use, DeviceSelection(compile_model), inventory.rules))
         assert solution is not None
         self.first = found_by(self.prepared, solution, on)
-        names = {each.meta.name: each.meta.name for each in claims}
-        self.devices = tuple(reserved_devices(self.prepared, solution, on.name, names, {}))
+        in_spec = {each.meta.name: PodResourceClaim(each.meta.name) for each in claims}
+        self.devices = tuple(reserved_devices(self.prepared, solution, on.name, in_spec, {}))
         self.reserved = ReservedDevices(self.in_use.count)
         self.reserved.put("uid", self.devices)
         holders = [

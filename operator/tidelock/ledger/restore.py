@@ -105,13 +105,18 @@ def _resume_hold(entry: ReservationInfo, status: ReservationStatus | None, now: 
 def _same_claims(reservation: Reservation, devices: Sequence[ReservedDevice], *, current: bool) -> bool:
     """Return whether devices are for claims of a readable spec, and for all of them after an edit.
 
-    A claim may hold none: with admin access, or with an existing claim.
+    A claim may hold none: with admin access, or with an existing claim. A status may lack the template, as
+    earlier versions did not write it.
     """
     if reservation.pod is None:
         return True
-    names = {claim.name for claim in reservation.pod.spec.resource_claims}
-    held = {each.claim for each in devices if each.claim is not None}
-    return held <= names if current else held == names
+    templates = {
+        claim.name: claim.resource_claim_template_name for claim in reservation.pod.spec.resource_claims
+    }
+    held = {each.claim: each.resource_claim_template_name for each in devices if each.claim is not None}
+    if any(template not in (None, templates.get(claim)) for claim, template in held.items()):
+        return False
+    return held.keys() <= templates.keys() if current else held.keys() == templates.keys()
 
 
 def _held(status: ReservationStatus) -> Resources:

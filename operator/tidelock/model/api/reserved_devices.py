@@ -37,6 +37,8 @@ class ReservedDevice(StatusWire):
 
     claim: DnsLabel | None = None
     """Name of the claim in spec.template.spec.resourceClaims. A device for an extended resource has none."""
+    resource_claim_template_name: Subdomain | None = None
+    """Name of the ResourceClaimTemplate of that claim."""
     resource_name: Annotated[str | None, Field(max_length=LONGEST_LABEL_KEY)] = None
     """Name of the extended resource that the device provides to the containers, if it is for no claim."""
     request: Annotated[str, Field(max_length=127)]

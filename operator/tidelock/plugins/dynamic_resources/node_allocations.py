@@ -18,7 +18,12 @@ from tidelock.framework.api import Mask
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.devices import DeviceId
 from tidelock.model.nodes import Node
-from tidelock.model.resource_claims import MOST_ALTERNATIVES, AllocationResult, ResourceClaim
+from tidelock.model.resource_claims import (
+    MOST_ALTERNATIVES,
+    AllocationResult,
+    PodResourceClaim,
+    ResourceClaim,
+)
 from tidelock.plugins.dynamic_resources.extended_resources import RequestMapping
 from tidelock.plugins.dynamic_resources.search_results import SearchResults
 
@@ -65,11 +70,12 @@ class OwnDevices:
     taken: tuple[ReservedDevice, ...] = ()
     reusable: tuple[ReservedDevice, ...] = ()
 
-    def of_claim(self, name: str | None) -> frozenset[DeviceId]:
-        """Return the devices for a claim of the pod, or for that of its extended resources without a name.
+    def of_claim(self, in_spec: PodResourceClaim | None) -> frozenset[DeviceId]:
+        """Return the devices for a claim in the pod's spec, or for that of its extended resources.
 
         Those that would be free otherwise come first.
         """
+        name = None if in_spec is None else in_spec.name
         taken = frozenset(each.id for each in self.taken if each.claim == name)
         return taken or frozenset(each.id for each in self.reusable if each.claim == name)
 
@@ -86,7 +92,7 @@ class NodeAllocations:
         columns: the nodes.
         stuck: indexes of allocated claims with devices that don't become ready.
         own: the devices that the pod's own reservations hold for it, by node.
-        names: the names of claims in the pod, by the names of the claims.
+        in_spec: the claims in the spec of the pod, by the names of the claims.
         leftover: the claim for extended resources of an earlier attempt, which must go first.
 
     Attributes:
@@ -101,7 +107,7 @@ class NodeAllocations:
     columns: Columns
     stuck: frozenset[int] = frozenset()
     own: dict[str, OwnDevices] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
+    in_spec: Mapping[str, PodResourceClaim] = field(default_factory=dict)
     leftover: ResourceClaim | None = None
     unavailable: set[int] = field(default_factory=set)
     _reasons: dict[int, str] = field(default_factory=dict)  # those that other pods can't share, by row
@@ -193,7 +199,7 @@ class NodeAllocations:
         known = self.allocator
         in_use = AllocatedToOthers(known.allocated, allocation_of((*own.taken, *own.reusable)))
         held = {
-            index: own.of_claim(self.names.get(claim.claim.meta.name))
+            index: own.of_claim(self.in_spec.get(claim.claim.meta.name))
             for index, claim in enumerate(group.to_allocate)
         }
         only = {index: ids for index, ids in held.items() if ids}

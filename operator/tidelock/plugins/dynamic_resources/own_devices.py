@@ -12,6 +12,7 @@ from tidelock.ledger.owners.matching import is_for_any
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.pods import Pod
+from tidelock.model.resource_claims import PodResourceClaim
 from tidelock.plugins.dynamic_resources.node_allocations import NodeAllocations, OwnDevices
 
 
@@ -54,34 +55,37 @@ def devices_to_hold(found: NodeAllocations, node_name: str) -> tuple[ReservedDev
     if solution is None:
         return ()
     resources = {each.request_name: each.resource_name for each in group.mappings}
-    return tuple(reserved_devices(group.to_allocate, solution, node_name, found.names, resources))
+    return tuple(reserved_devices(group.to_allocate, solution, node_name, found.in_spec, resources))
 
 
 def reserved_devices(
     claims: Sequence[PreparedClaim],
     solution: Solution,
     node_name: str,
-    names: Mapping[str, str],
+    in_spec: Mapping[str, PodResourceClaim],
     resources: Mapping[str, str],
 ) -> Iterator[ReservedDevice]:
     """Yield the devices to hold for claims. Those with admin access are not held, as others can use them.
 
     Args:
-        claims: the claims, of which that for extended resources has no name in the pod.
+        claims: the claims, of which that for extended resources is not in the pod's spec.
         solution: their devices on a node.
         node_name: the node.
-        names: the names of claims in the pod, by the names of the claims.
+        in_spec: the claims in the pod's spec, by the names of the claims.
         resources: the extended resources, by the names of the requests for them.
 
     """
     allocations = results(claims, solution, node_name)
     for claim, chosen, allocation in zip(claims, solution.devices, allocations, strict=True):
-        name = names.get(claim.claim.meta.name)
+        wanted = in_spec.get(claim.claim.meta.name)
         for choice, device in zip(chosen, allocation.devices.results, strict=True):
             if not device.admin_access:
                 yield ReservedDevice(
-                    claim=name,
-                    resource_name=resources[device.request] if name is None else None,
+                    claim=None if wanted is None else wanted.name,
+                    resource_claim_template_name=None
+                    if wanted is None
+                    else wanted.resource_claim_template_name,
+                    resource_name=resources[device.request] if wanted is None else None,
                     request=device.request,
                     device_class_name=choice.alternative.of_class.meta.name,
                     driver=device.driver,

@@ -22,7 +22,7 @@ from tidelock.devices.allocator import DeviceAllocator
 from tidelock.devices.errors import AllocationError
 from tidelock.devices.requests import PreparedClaim, prepare
 from tidelock.devices.results import results
-from tidelock.devices.selection import CompiledSelector, DeviceSelection
+from tidelock.devices.selection import DeviceSelection
 from tidelock.framework.api import (
     MAX_NODE_SCORE,
     SKIP,
@@ -70,11 +70,12 @@ from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.resource_claims import ResourceClaim, ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, OwnClaim, ReservedClaims
+from tidelock.plugins.dynamic_resources.compiler import compile_selector
 from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
 from tidelock.plugins.dynamic_resources.extended_resources import backed_resources, claim_for
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, NodeAllocations, NodeGroup
 from tidelock.plugins.dynamic_resources.own_devices import devices_taken, devices_to_hold, own_devices
-from tidelock.plugins.dynamic_resources.pod_claims import names_in_pod, resource_claims_of
+from tidelock.plugins.dynamic_resources.pod_claims import claims_in_spec, resource_claims_of
 from tidelock.plugins.dynamic_resources.search_results import ResultsByKind, SearchResults
 
 _NAMED_RESERVATIONS = 16
@@ -120,7 +121,7 @@ class DynamicResources(
         )
         self._reserved = objects.resource_claims.reserved
         self._pools = objects.resource_slices.pools
-        self._selection = DeviceSelection(_compile_selector)
+        self._selection = DeviceSelection(compile_selector)
         self._results = ResultsByKind(
             partial(SearchResults, handle.columns, self._pools, self._claims), self._classes, self._rules
         )
@@ -165,7 +166,7 @@ class DynamicResources(
             self.handle.columns,
             stuck,
             own_devices(state, pod, self.handle.reservations) if self._reserved else {},
-            names_in_pod(pod),
+            claims_in_spec(pod),
             self._claims.of_extended_resources.get(pod.uid) if resources else None,
         )
         state.write(found, temporary=True)
@@ -437,14 +438,6 @@ def _held_devices(_pod: Pod, old: ReservationInfo, _new: ReservationInfo) -> boo
     """Return whether a reservation that has freed capacity can have held devices."""
     pod = old.reservation.pod
     return pod is None or bool(pod.spec.resource_claims) or any("/" in name for name in pod.requests)
-
-
-def _compile_selector(expression: str) -> CompiledSelector:
-    """Compile an expression that selects devices. Raises SelectorError if it is invalid."""
-    # CEL takes a twentieth of a start, and a cluster without devices has no expressions.
-    from tidelock.plugins.dynamic_resources.selectors import compile_selector  # noqa: PLC0415
-
-    return compile_selector(expression)
 
 
 def _by_lacking(resources: Sequence[str], columns: Columns) -> dict[tuple[str, ...], Mask]:

@@ -50,10 +50,10 @@ def devices_asked(pod: ReservePod, objects: Objects) -> dict[str, int]:
     return most_devices(request for claim in claims for request in claim.spec.devices.requests)
 
 
-def names_in_pod(pod: Pod) -> dict[str, str]:
-    """Return the names of claims in the spec of their pod, by the names of the claims."""
-    names = ((_name_of(each, pod)[0], each.name) for each in pod.spec.resource_claims)
-    return {name: in_pod for name, in_pod in names if name is not None}
+def claims_in_spec(pod: Pod) -> dict[str, PodResourceClaim]:
+    """Return the claims in the spec of a pod by the names of the ResourceClaims."""
+    names = ((_name_of(each, pod)[0], each) for each in pod.spec.resource_claims)
+    return {name: in_spec for name, in_spec in names if name is not None}
 
 
 def _find(name: str, wanted: PodResourceClaim, pod: Pod, objects: Objects) -> ResourceClaim | str:

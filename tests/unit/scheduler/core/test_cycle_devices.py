@@ -38,6 +38,7 @@ def test_a_reservation_holds_a_device_and_names_it_in_its_status() -> None:
     assert core.status()["devices"] == [
         {
             "claim": "gpus",
+            "resourceClaimTemplateName": "gpus",
             "request": "gpu",
             "deviceClassName": "gpu",
             "driver": DRIVER,

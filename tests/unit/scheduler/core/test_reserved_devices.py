@@ -13,6 +13,7 @@ from unit.scheduler.machinery import HELD
 
 FIRST: Json = {
     "claim": "gpus",
+    "resourceClaimTemplateName": "gpus",
     "request": "gpu",
     "deviceClassName": "gpu",
     "driver": DRIVER,
@@ -69,6 +70,29 @@ def test_a_reservation_with_other_claims_since_waits_again_after_a_restart(
 
     assert core.entry().phase is phase
     assert held(core.entry()) == ({"a-0"} if phase is Phase.ACTIVE else set())
+
+
+@pytest.mark.parametrize(
+    ("of_status", "of_spec", "phase"),
+    [
+        ("gpus", "gpus", Phase.ACTIVE),
+        ("gpus", "more", Phase.PENDING),
+        (None, "more", Phase.ACTIVE),  # an earlier version has written the status
+    ],
+)
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_claim_with_another_template_since_waits_again_after_a_restart(
+    of_status: str | None, of_spec: str, phase: Phase, generation: int
+) -> None:
+    core = DeviceCore(listed=False)
+    template = pod_template("gpus")
+    template["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = of_spec
+    devices = [FIRST | {"resourceClaimTemplateName": of_status}]
+    status = holding() | {"devices": devices, "observedGeneration": 1}
+
+    core.reservation(resources=None, template=template, status=status, generation=generation, version=2)
+
+    assert core.entry().phase is phase
 
 
 def test_of_two_reservations_with_one_device_the_newer_one_waits() -> None:

@@ -1,0 +1,11 @@
+"""The compiler of expressions that select devices, which is imported with the first of them."""
+
+from tidelock.devices.selection import CompiledSelector
+
+
+def compile_selector(expression: str) -> CompiledSelector:
+    """Compile an expression that selects devices. Raises SelectorError if it is invalid."""
+    # CEL takes a twentieth of a start, and a cluster without devices has no expressions.
+    from tidelock.plugins.dynamic_resources import selectors  # noqa: PLC0415
+
+    return selectors.compile_selector(expression)
