@@ -1,5 +1,7 @@
 """Tidelock turns extended resources into the claims into which kube-scheduler turns them.
 
+Both score nodes alike by the devices that provide these resources.
+
 TIDELOCK_SEEDS selects the scenarios to run: `0-15` by default, or a single one such as `7`.
 """
 
@@ -14,7 +16,7 @@ import pytest
 from builders import NOW
 from devcluster import LocalCluster
 from differential.device_scenarios import DeviceScenario
-from differential.profiles import DEVICES
+from differential.profiles import DEVICES, device_args, provided
 from differential.scenario import SCENARIO, Json, batches, name_of
 from differential.test_devices import World, exact, unbound
 from differential.upstream import Decision, upstream
@@ -22,10 +24,12 @@ from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
 from tidelock.model.resource_claims import FOR_EXTENDED_RESOURCES, ResourceClaim
 from tidelock.plugins.dynamic_resources.claim_writer import ReservedClaims
+from tidelock.plugins.node_resources_fit import NodeResourcesFit
 
 _DEFAULT_SEEDS = "0-15"
 _SCENARIOS_AT_ONCE = 16
 _PODS = 3
+_NO_REQUESTS = "nil or empty request mappings"
 
 
 class ExtendedScenario(DeviceScenario):
@@ -41,7 +45,7 @@ def make_scenario(seed: int) -> DeviceScenario:
     """Generate two nodes with devices, of which one may have a resource itself, and pods for them."""
     rng = Random(f"{seed} extended resources")  # noqa: S311 -- to be repeatable
     made = ExtendedScenario(seed)
-    classes = {kind: f"{made.driver}/{kind}" for kind in ("gpu", "nic")}
+    classes = {kind: provided(seed, kind) for kind in ("gpu", "nic")}
     for letter in "ab":
         name = f"{made.name}-{letter}"
         size = {"cpu": "8", "memory": "16Gi", "pods": "110"}
@@ -58,7 +62,7 @@ def make_scenario(seed: int) -> DeviceScenario:
                 },
             }
         )
-        kinds = [rng.choice(["gpu", "gpu", "nic"]) for _ in range(rng.randint(2, 8))]
+        kinds = [rng.choice(["gpu", "gpu", "nic"]) for _ in range(rng.randint(4, 16))]
         devices = [
             {"name": f"d{number}", "attributes": {"kind": {"string": kind}}}
             for number, kind in enumerate(kinds)
@@ -106,6 +110,8 @@ def _pod(made: DeviceScenario, rng: Random, number: int, resources: list[str]) -
 
 
 def _differences(world: World, pod: Pod, decision: Decision, made: Mapping[str, Json]) -> Iterable[str]:
+    if _NO_REQUESTS in decision.message:  # for a pod with claims, on a node with the resource itself
+        return
     judged, mine = world.judge(pod)
     node_name = decision.node_name
     if not node_name or node_name not in mine:
@@ -138,6 +144,17 @@ def _differences(world: World, pod: Pod, decision: Decision, made: Mapping[str, 
         ]
         yield from (f"{json.dumps(one)}\n  here: {json.dumps(other)}" for one, other in pairs if one != other)
     world.plugin.unreserve(judged.state, pod, node_name, NOW)
+
+
+def _score_differences(
+    world: World, fit: NodeResourcesFit, pod: Pod, decision: Decision, counts: Counter[str]
+) -> Iterable[str]:
+    """Yield the difference of the scores by resources. kube-scheduler logs none for a single node."""
+    if len(decision.feasible) > 1:
+        ours = world.scene.judging(fit, pod).scores_among(*sorted(decision.feasible))
+        counts["scores differ"] += len(set(ours.values())) > 1
+        if (theirs := decision.scores[fit.name]) != ours:
+            yield f"scores {theirs}, and here {ours}"
 
 
 def _requests(claim: ResourceClaim) -> list[Json]:
@@ -179,6 +196,7 @@ async def test_extended_resources_become_the_same_claims(
     counts: Counter[str] = Counter()
     async with upstream(scheduled_cluster) as kube_scheduler:
         world = World(kube_scheduler, [make_scenario(seed) for seed in seeds])
+        fit = NodeResourcesFit(world.scene.handle, device_args()[NodeResourcesFit.name])
         try:
             await world.build()
             for number in range(_PODS):
@@ -188,11 +206,17 @@ async def test_extended_resources_become_the_same_claims(
                     backed = _claim_status(decision) is not None
                     counts["backed" if backed else "bound" if decision.node_name else "refused"] += 1
                     where = f"TIDELOCK_SEEDS={scenario.seed}, pod {number}"
-                    differences = _differences(world, unbound(decision), decision, made)
+                    pod = unbound(decision)
+                    differences = [
+                        *_score_differences(world, fit, pod, decision, counts),
+                        *_differences(world, pod, decision, made),
+                    ]
                     found += [f"{where}: {each}" for each in differences]
+                    if decision.node_name:
+                        world.scene.cache.assume(pod, decision.node_name)
         finally:
             await world.clear()
     assert not found, f"{len(found)} differences\n" + "\n\n".join(found[:10])
     print(dict(counts))  # noqa: T201 -- shown with -s
-    drawn = min(counts["backed"], counts["bound"], counts["refused"])
+    drawn = min(counts[each] for each in ("backed", "refused", "scores differ"))
     assert drawn > 0 or len(seeds) < _SCENARIOS_AT_ONCE

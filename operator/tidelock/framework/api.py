@@ -374,6 +374,11 @@ class Score(Plugin):
         """Whether a node's score depends on the other nodes', through `normalize`."""
         return type(self).normalize is not Score.normalize
 
+    @property
+    def scores_per_node(self) -> bool:
+        """Whether equal pods share the scores. A plugin with a Filter may judge per node there alone."""
+        return self.per_node
+
     def normalize(self, state: CycleState, pod: Pod, scores: Scores) -> Scores:
         """Bring the scores of all feasible nodes between 0 and MAX_NODE_SCORE (NormalizeScore)."""
         return scores

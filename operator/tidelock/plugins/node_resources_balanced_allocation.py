@@ -1,18 +1,18 @@
 """NodeResourcesBalancedAllocation: nodes with evenly used resources are preferred.
 
-Source: kube-scheduler 1.36, plugins/noderesources/balanced_allocation.go. With s = 100 * (1 - d) of a node, d
+Source: kube-scheduler 1.37, plugins/noderesources/balanced_allocation.go. With s = 100 * (1 - d) of a node, d
 the standard deviation of the used shares of its resources, the result is 50 + (50 + s(with pod) - s(without))
 / 2, in whole points. Held amounts count as used. The part without the pod is kept from one pod to the next.
 """
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from tidelock.cluster.columns import Part, Rows, amount
+from tidelock.cluster.columns import NO_ROW, Part, Rows, amount
 from tidelock.cluster.index.cached_column import CachedColumn, Values
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework import scalars
@@ -30,11 +30,23 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.plugin_args import CPU_AND_MEMORY, ResourceWeight, read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS
+from tidelock.plugins.dynamic_resources.device_amounts import DeviceAmounts
 
 _HALF = MAX_NODE_SCORE // 2
 _PAIR = 2
 
 _Columns = tuple[int, ...]
+
+
+class _Counted(NamedTuple):
+    """The resources that count for a pod: their columns, and its requests.
+
+    `provided` are their names, or empty for a resource that no device provides.
+    """
+
+    columns: _Columns
+    wanted: tuple[int, ...]
+    provided: tuple[str, ...]
 
 
 class _Args(msgspec.Struct, frozen=True):
@@ -57,6 +69,13 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
         super().__init__(handle, {})
         self._before: dict[_Columns, CachedColumn] = {}
         self._resources = [each for each in self._resources or CPU_AND_MEMORY if each.name != PODS]
+        self._extended = any(each.extended for each in self._resources)
+        self._devices = DeviceAmounts(handle)
+
+    @property
+    def scores_per_node(self) -> bool:
+        """Whether no device counts: claims that change the use of devices are no change of a node."""
+        return not self._extended
 
     def pre_score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Status:
         """Skip pods that request none of the resources, as they would all go to the same node."""
@@ -66,28 +85,32 @@ class NodeResourcesBalancedAllocation(PreScore, Score):
     def score(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Scores:
         """Score 75 for no change, more where the pod evens the node out."""
         few = len(rows) * 2 < len(snapshot)  # else it is cheaper to score all and pick
-        columns, wanted = self._counted(pod)
-        shares = _Shares(columns, snapshot, rows if few else slice(None), np)
-        known = not few and isinstance(snapshot.rows, slice)
-        before = self._known(columns)[snapshot.rows] if known else shares.evenness()
-        scores: Scores = gain_in_evenness(before, shares.evenness(wanted), np)
+        counted, part = self._counted(pod), rows if few else slice(None)
+        shares = _Shares(counted.columns, snapshot, part, np)
+        if any(counted.provided):
+            shares.add_devices(self._devices, counted.provided, snapshot, part)
+        known = not few and isinstance(snapshot.rows, slice) and not any(counted.provided)
+        before = self._known(counted.columns)[snapshot.rows] if known else shares.evenness()
+        scores: Scores = gain_in_evenness(before, shares.evenness(counted.wanted), np)
         return scores if few or len(rows) == len(snapshot) else scores[rows]
 
     def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
-        columns, wanted = self._counted(pod)
-        shares = _Shares(columns, snapshot, row, scalars)
-        return float(gain_in_evenness(shares.evenness(), shares.evenness(wanted), scalars))
+        if self._extended:
+            return float(self.score(state, pod, snapshot, np.array([row]))[0])
+        counted = self._counted(pod)
+        shares = _Shares(counted.columns, snapshot, row, scalars)
+        return float(gain_in_evenness(shares.evenness(), shares.evenness(counted.wanted), scalars))
 
-    def _counted(self, pod: Pod) -> tuple[_Columns, Sequence[int]]:
-        """Return the columns of the resources that count for a pod, and its requests."""
-        column_of = self.handle.columns.column_of
-        counted = [
-            (column_of[each.name], pod.requests.get(each.name, 0))
-            for each in self._resources
-            if each.name in column_of and (pod.requests.get(each.name) or not each.extended)
-        ]
-        return tuple(column for column, _ in counted), [wanted for _, wanted in counted]
+    def _counted(self, pod: Pod) -> _Counted:
+        """Return the resources that count for a pod, and its requests."""
+        column_of, counted = self.handle.columns.column_of, []
+        for each in self._resources:
+            wanted = pod.requests.get(each.name, 0)
+            provided = each.name if each.extended and self._devices.provide(each.name) else ""
+            if (wanted or not each.extended) and (each.name in column_of or provided):
+                counted.append((column_of.get(each.name, NO_ROW), wanted, provided))
+        return _Counted(*zip(*counted, strict=True)) if counted else _Counted((), (), ())
 
     def _known(self, columns: _Columns) -> Values:
         """Return the evenness of all nodes without the pod."""
@@ -117,6 +140,15 @@ class _Shares:
         pair = len(columns) == _PAIR and traits.least[columns[0]] > 0 and traits.least[columns[1]] > 0
         self._rate = evenness_of_pairs if pair else _of_all
         self._xp = xp
+
+    def add_devices(
+        self, devices: DeviceAmounts, provided: Sequence[str], snapshot: Snapshot, part: slice | Rows
+    ) -> None:
+        """Count the devices of nodes that have nothing of a resource themselves."""
+        for index, resource in enumerate(provided):
+            if resource:
+                amounts = self._taken[index], self._holdings[index]
+                self._taken[index], self._holdings[index] = devices.added(resource, snapshot, part, *amounts)
 
     def evenness(self, wanted: Sequence[int] | None = None) -> Any:
         """Score from 50 to 100 how even the shares are, if so much more of each resource were taken."""

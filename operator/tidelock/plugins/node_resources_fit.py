@@ -1,6 +1,6 @@
 """NodeResourcesFit: a node must have what the pod requests; by default emptier nodes are preferred.
 
-Filter, the three scoring strategies and their whole-number arithmetic are those of kube-scheduler 1.36
+Filter, the three scoring strategies and their whole-number arithmetic are those of kube-scheduler 1.37
 (plugins/noderesources). Held amounts count as used in the score.
 """
 
@@ -52,6 +52,7 @@ from tidelock.model.devices import DeviceClass
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, Resources, covers, format_quantity
+from tidelock.plugins.dynamic_resources.device_amounts import DeviceAmounts
 
 # The resources of which a container that asks for none weighs something, by their column in `nonzero`.
 _WEIGHED = {CPU: 0, MEMORY: 1}
@@ -104,10 +105,17 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         refuse_args(self.name, _problems(self._args))
         super().__init__(handle, {})
         strategy = self._args.scoring_strategy
-        resources = (each for each in strategy.resources or CPU_AND_MEMORY if each.name != PODS)
+        resources = [each for each in strategy.resources or CPU_AND_MEMORY if each.name != PODS]
         self._weights = [(each, each.counts) for each in resources]
+        self._extended = any(each.extended for each in resources)
+        self._devices = DeviceAmounts(handle)
         self._points = _points(strategy)
         self._nothing_is_no_vote = strategy.type == "RequestedToCapacityRatio"
+
+    @property
+    def scores_per_node(self) -> bool:
+        """Whether no device counts: claims that change the use of devices are no change of a node."""
+        return not self._extended
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Lay out the requests."""
@@ -175,6 +183,8 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def score_one(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> float:
         """Score one node."""
+        if self._extended:
+            return float(self.score(state, pod, snapshot, np.array([row]))[0])
         return float(self._mean(pod, snapshot, row, scalars))
 
     def _mean(self, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType) -> Any:
@@ -194,9 +204,10 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         self, resource: ResourceWeight, pod: Pod, snapshot: Snapshot, part: Part, xp: ModuleType
     ) -> tuple[Any, Any] | None:
         """Return the rating of one resource, and the nodes for which it counts, or None."""
-        column = self.handle.columns.column_of.get(resource.name)
+        column = self.handle.columns.column_of.get(resource.name, NO_ROW)
         weighed = _WEIGHED.get(resource.name)
-        if column is None:
+        provided = resource.extended and self._devices.provide(resource.name)
+        if column == NO_ROW and not provided:
             return None
         if weighed is not None:
             taken, wanted = amount(snapshot.nonzero, part, weighed), pod.container_weights[weighed]
@@ -207,10 +218,12 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
         traits = snapshot.traits
         exact = xp is np and traits.most[column] < _EXACT_BELOW
         capacity = amount(traits.capacity if exact else snapshot.allocatable, part, column)
-        has: Any = True
-        if not traits.least[column]:
-            has, capacity = capacity > 0, xp.maximum(capacity, 1)
         used = taken + amount(snapshot.reserved, part, column)
+        if provided and not isinstance(part, int):
+            used, capacity = self._devices.added(resource.name, snapshot, part, used, capacity)
+        has: Any = True
+        if provided or not traits.least[column]:
+            has, capacity = capacity > 0, xp.maximum(capacity, 1)
         used += wanted
         points = self._points(xp.minimum(used, capacity), capacity)
         if self._nothing_is_no_vote:

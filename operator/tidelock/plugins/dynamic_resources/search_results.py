@@ -5,13 +5,13 @@ and on the devices of the node and their use. So only nodes where the latter hav
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tidelock.cluster.columns import Columns, Part, Rows
+from tidelock.cluster.columns import Columns, Rows
 from tidelock.cluster.index.devices import ResourceClaims
 from tidelock.cluster.lister import Lister
 from tidelock.devices.allocator import Solution
@@ -19,6 +19,7 @@ from tidelock.devices.pools import ResourcePools
 from tidelock.devices.requests import PreparedClaim
 from tidelock.framework.api import Mask
 from tidelock.model.devices import DeviceClass, DeviceTaintRule
+from tidelock.plugins.dynamic_resources.stale_rows import StaleRows
 
 # Kinds of claims that are remembered. Each costs up to some hundred bytes a node.
 _MOST_KINDS = 16
@@ -33,68 +34,36 @@ class SearchResults:
     """
 
     def __init__(self, columns: Columns, pools: ResourcePools, claims: ResourceClaims) -> None:
-        self._columns = columns
-        self._pools = pools
-        self._claims = claims
-        self._version = -1
-        self._clock = self._slices_clock = self._use_clock = 0
+        self._stale = StaleRows(columns, pools, claims)
         self._found: npt.NDArray[np.object_] = np.empty(0, np.object_)
-        self._stale: Mask = np.zeros(0, np.bool_)
         self.fits: Mask = np.zeros(0, np.bool_)
 
     def renew(self) -> None:
         """Note which results may have changed."""
-        columns = self._columns
-        if columns.version != self._version:
-            self._resize(len(columns))
-            self._forget(columns.changed(self._clock))
-        self._version, self._clock = columns.version, columns.clock
-        self._renew_nodes(self._pools.changes.since(self._slices_clock))
-        self._slices_clock = self._pools.changes.clock
-        used = self._claims.changes.since(self._use_clock)
-        for pool in used if used is not None else [None]:
-            self._renew_nodes(None if pool is None else self._pools.nodes_of(pool))
-        self._use_clock = self._claims.changes.clock
+        self._stale.renew()
+        count = len(self._stale.mask)
+        if count != len(self.fits):
+            known = min(count, len(self.fits))
+            found, fits = np.empty(count, np.object_), np.zeros(count, np.bool_)
+            found[:known], fits[:known] = self._found[:known], self.fits[:known]
+            self._found, self.fits = found, fits
+        self.fits &= ~self._stale.mask
 
     def stale(self, rows: Rows) -> list[int]:
         """Return those of some rows that have to be searched."""
-        found: list[int] = rows[self._stale[rows]].tolist()
+        found: list[int] = rows[self._stale.mask[rows]].tolist()
         return found
 
     def of(self, row: int) -> Solution | str | None:
         """Return the devices of a node or the reason for which it has none, or None if it is stale."""
         result: Solution | str = self._found[row]
-        return None if self._stale[row] else result
+        return None if self._stale.mask[row] else result
 
     def keep(self, row: int, result: Solution | str) -> None:
         """Keep a result until the devices of the node or their use change."""
         self._found[row] = result
         self.fits[row] = isinstance(result, Solution)
-        self._stale[row] = False
-
-    def _resize(self, count: int) -> None:
-        known = min(count, len(self._stale))
-        found, fits = np.empty(count, np.object_), np.zeros(count, np.bool_)
-        stale = np.ones(count, np.bool_)
-        found[:known], fits[:known], stale[:known] = (
-            self._found[:known],
-            self.fits[:known],
-            self._stale[:known],
-        )
-        self._found, self.fits, self._stale = found, fits, stale
-
-    def _renew_nodes(self, names: Collection[str] | None) -> None:
-        if names is None:
-            self._forget(slice(None))
-            return
-        for name in names:
-            row = self._columns.row_of.get(name)
-            if row is not None:
-                self._forget(row)
-
-    def _forget(self, part: Part) -> None:
-        self._stale[part] = True
-        self.fits[part] = False
+        self._stale.mask[row] = False
 
 
 class ResultsByKind:

@@ -98,7 +98,7 @@ class ActivePlugins:
         if found is None:
             asked = [each for each in self._profile.score if each[0].name not in skipped]
             found = self._scorers[skipped] = ActiveScores(
-                summed=tuple(each for each in asked if each[0].per_node and not each[0].relative),
-                others=tuple(each for each in asked if not each[0].per_node or each[0].relative),
+                summed=tuple(each for each in asked if each[0].scores_per_node and not each[0].relative),
+                others=tuple(each for each in asked if not each[0].scores_per_node or each[0].relative),
             )
         return found

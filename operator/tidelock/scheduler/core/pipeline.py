@@ -389,7 +389,7 @@ class Evaluation:
         total = shared.total(scorers.summed, state, pod, snapshot, timer)
         total = total if rows is snapshot.indexes else total[rows]
         for plugin, weight in scorers.others:
-            if plugin.per_node:
+            if plugin.scores_per_node:
                 scores = shared.total(((plugin, 1),), state, pod, snapshot, timer)
                 scores = scores if rows is snapshot.indexes else scores[rows]
             else:
