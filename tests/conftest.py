@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
 from devcluster.tools import SOURCES, find_program
 from installation.rendering import Charted, Kustomized
+from resting import rest, wake
 
 # A slow machine must not fail a test, and a test that passes once must pass again.
 # --hypothesis-profile=explore tries other examples.
@@ -84,6 +85,18 @@ def _share(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     folder = Path(file).parent.name
     return folder if folder in _ON_ONE_WORKER else file
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Wake the shared clusters that a test uses, and let them rest after the last test of its file."""
+    wake(getattr(item, "fixturenames", ()))
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        rest()
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)

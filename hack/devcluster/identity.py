@@ -32,7 +32,7 @@ _VALIDITY = "8h"  # the token's lifetime, longer than any test, demo or benchmar
 
 def rendered(cluster: Cluster, installation: Path = BASE) -> list[dict[str, Any]]:
     """Return the objects of an installation."""
-    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(installation))))
+    return list(yaml.load_all(cluster.kubectl("kustomize", str(installation)), yaml.CSafeLoader))
 
 
 def operator_kubeconfig(cluster: Cluster, directory: Path, installation: Path = BASE) -> Path:
@@ -41,9 +41,8 @@ def operator_kubeconfig(cluster: Cluster, directory: Path, installation: Path = 
     The rights of other identities in the cluster stay as they are.
     """
     identity = [manifest for manifest in rendered(cluster, installation) if manifest["kind"] in _IDENTITY]
-    cluster.kubectl(
-        "apply", "--server-side", "--force-conflicts", "-f", "-", input=yaml.safe_dump_all(identity)
-    )
+    text = "\n---\n".join(map(json.dumps, identity))
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
     return token_kubeconfig(cluster, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, directory / _FILE_NAME)
 
 

@@ -13,13 +13,15 @@ from cluster.leases import forget_lease
 from cluster.operator_process import OperatorProcess
 from devcluster import LocalCluster, start_cluster
 from devcluster.identity import operator_kubeconfig
+from resting import shared
 from soak.__main__ import install
 
 
 @pytest.fixture(scope="session")
 def attacked_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Start an API server with all of manifests/base. The tests act as its controllers and kubelets."""
-    with start_cluster(tmp_path_factory.mktemp("attacked"), controller_manager=False, kwok=False) as cluster:
+    started = start_cluster(tmp_path_factory.mktemp("attacked"), controller_manager=False, kwok=False)
+    with shared("attacked_cluster", started) as cluster:
         install(cluster)
         yield cluster
 

@@ -14,6 +14,7 @@ from devcluster import Cluster, LocalCluster, attached, start_cluster
 from devcluster.identity import operator_kubeconfig
 from devcluster.prometheus import PrometheusServer
 from replay.exporter import Exporter, exporting
+from resting import shared
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +66,8 @@ def other_world(controlplane: Cluster, operator: OperatorProcess) -> Iterator[Wo
 @pytest.fixture(scope="session")
 def private_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Yield a bare API server that tests may break, without controllers and without kubelets."""
-    with start_cluster(tmp_path_factory.mktemp("private"), controller_manager=False, kwok=False) as cluster:
+    started = start_cluster(tmp_path_factory.mktemp("private"), controller_manager=False, kwok=False)
+    with shared("private_cluster", started) as cluster:
         install_crds(cluster)
         yield cluster
 

@@ -7,13 +7,14 @@ from cluster.crds import install_crds
 from devcluster import LocalCluster, start_cluster
 from devcluster.identity import operator_kubeconfig
 from faults.histories import HistoryBuilder
+from resting import shared
 
 
 @pytest.fixture(scope="session")
 def bare_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Start an API server without controllers, so that every change comes from the plan or the operator."""
     directory = tmp_path_factory.mktemp("faults")
-    with start_cluster(directory, controller_manager=False, kwok=False) as cluster:
+    with shared("bare_cluster", start_cluster(directory, controller_manager=False, kwok=False)) as cluster:
         install_crds(cluster)
         yield cluster
 

@@ -277,7 +277,8 @@ _FORMER_OWNER = (
             {("line pods", 3): Fault("gap", 10_000.0)},  # it ends when the faults stop
         ),
         (_statuses_are_written_once, "I5", (_LOCK,), {}),
-        (_groups_are_given_at_once, "I1", (_GROUP,), {}),
+        # One member is given before the other is stored.
+        (_groups_are_given_at_once, "I1", (_GROUP,), {("status", 2): Fault("late", 20.0)}),
         (
             _leases_do_not_lapse,
             "I3",

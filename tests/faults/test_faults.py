@@ -2,7 +2,7 @@
 
 All evidence of a failed run is in a file, which the message names.
 
-TIDELOCK_FAULT_SEEDS selects the runs, as `0-4999`, or a single one such as `17`. The default is 240 runs.
+TIDELOCK_FAULT_SEEDS selects the runs, as `0-4999`, or a single one such as `17`. The default is 160 runs.
 """
 
 import os
@@ -18,7 +18,7 @@ from devcluster import LocalCluster
 from faults.plan import make_plan
 from faults.runner import run_plan
 
-_FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-239").partition("-")
+_FIRST, _, _LAST = os.environ.get("TIDELOCK_FAULT_SEEDS", "0-159").partition("-")
 _SEEDS = range(int(_FIRST), int(_LAST or _FIRST) + 1)
 _SEEDS_A_TEST = 20
 _SHOWN = 3

@@ -208,7 +208,7 @@ def changed(before: Sequence[Manifest], after: Sequence[Manifest]) -> Manifest:
 
 
 def _objects(text: str) -> list[Manifest]:
-    return [each for each in yaml.safe_load_all(text) if each is not None]
+    return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each is not None]
 
 
 def _run(command: Sequence[str | Path], text: str = "", environment: Mapping[str, str] | None = None) -> str:

@@ -27,10 +27,10 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.device_amounts import DeviceAmounts
 from tidelock.framework.plugin_args import CPU_AND_MEMORY, ResourceWeight, read_args
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS
-from tidelock.plugins.dynamic_resources.device_amounts import DeviceAmounts
 
 _HALF = MAX_NODE_SCORE // 2
 _PAIR = 2

@@ -30,6 +30,7 @@ from tidelock.framework.api import (
     Status,
 )
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.device_amounts import DeviceAmounts
 from tidelock.framework.events import (
     ASSIGNED_POD_DELETE,
     RESERVATION_LENT,
@@ -52,7 +53,6 @@ from tidelock.model.devices import DeviceClass
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CPU, MEMORY, PODS, Resources, covers, format_quantity
-from tidelock.plugins.dynamic_resources.device_amounts import DeviceAmounts
 
 # The resources of which a container that asks for none weighs something, by their column in `nonzero`.
 _WEIGHED = {CPU: 0, MEMORY: 1}

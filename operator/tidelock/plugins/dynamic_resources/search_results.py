@@ -18,8 +18,8 @@ from tidelock.devices.allocator import Solution
 from tidelock.devices.pools import ResourcePools
 from tidelock.devices.requests import PreparedClaim
 from tidelock.framework.api import Mask
+from tidelock.framework.stale_rows import StaleRows
 from tidelock.model.devices import DeviceClass, DeviceTaintRule
-from tidelock.plugins.dynamic_resources.stale_rows import StaleRows
 
 # Kinds of claims that are remembered. Each costs up to some hundred bytes a node.
 _MOST_KINDS = 16

@@ -12,10 +12,10 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.devices.errors import AllocationError
 from tidelock.devices.selection import DeviceSelection
 from tidelock.framework.api import Handle, Scores
+from tidelock.framework.selector_compiler import compile_selector
+from tidelock.framework.stale_rows import StaleRows
 from tidelock.model.devices import DeviceClass
 from tidelock.model.nodes import Node
-from tidelock.plugins.dynamic_resources.compiler import compile_selector
-from tidelock.plugins.dynamic_resources.stale_rows import StaleRows
 
 _IN_USE, _ALL = 0, 1
 

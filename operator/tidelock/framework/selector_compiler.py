@@ -6,6 +6,6 @@ from tidelock.devices.selection import CompiledSelector
 def compile_selector(expression: str) -> CompiledSelector:
     """Compile an expression that selects devices. Raises SelectorError if it is invalid."""
     # CEL takes a twentieth of a start, and a cluster without devices has no expressions.
-    from tidelock.plugins.dynamic_resources import selectors  # noqa: PLC0415
+    from tidelock.framework import device_selectors  # noqa: PLC0415
 
-    return selectors.compile_selector(expression)
+    return device_selectors.compile_selector(expression)
