@@ -12,7 +12,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.devices.errors import AllocationError
 from tidelock.devices.selection import DeviceSelection
 from tidelock.framework.api import Handle, Scores
-from tidelock.framework.selector_compiler import compile_selector
+from tidelock.framework.selector_compiler import compile_device_selector
 from tidelock.framework.stale_rows import StaleRows
 from tidelock.model.devices import DeviceClass
 from tidelock.model.nodes import Node
@@ -26,7 +26,7 @@ class DeviceAmounts:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._classes = handle.objects.device_classes
-        self._selection = DeviceSelection(compile_selector)
+        self._selection = DeviceSelection(compile_device_selector)
         self._counts: dict[str, _Counts] = {}
 
     def provide(self, resource: str) -> bool:

@@ -3,7 +3,7 @@
 from tidelock.devices.selection import CompiledSelector
 
 
-def compile_selector(expression: str) -> CompiledSelector:
+def compile_device_selector(expression: str) -> CompiledSelector:
     """Compile an expression that selects devices. Raises SelectorError if it is invalid."""
     # CEL takes a twentieth of a start, and a cluster without devices has no expressions.
     from tidelock.framework import device_selectors  # noqa: PLC0415

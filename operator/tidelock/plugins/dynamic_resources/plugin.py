@@ -60,7 +60,7 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args, refuse_args
-from tidelock.framework.selector_compiler import compile_selector
+from tidelock.framework.selector_compiler import compile_device_selector
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import devices_text
@@ -121,7 +121,7 @@ class DynamicResources(
         )
         self._reserved = objects.resource_claims.reserved
         self._pools = objects.resource_slices.pools
-        self._selection = DeviceSelection(compile_selector)
+        self._selection = DeviceSelection(compile_device_selector)
         self._results = ResultsByKind(
             partial(SearchResults, handle.columns, self._pools, self._claims), self._classes, self._rules
         )
