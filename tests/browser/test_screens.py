@@ -225,6 +225,7 @@ async def test_all_is_reached_by_keyboard_alone(page: Page, address: str) -> Non
     await expect(page.locator("#node-title")).to_have_text(AKS)
     await page.get_by_role("link", name="Overview").focus()
     await page.keyboard.press("Enter")
+    await expect(page.locator("#cluster-title")).to_be_focused()
     await page.get_by_label("Namespace").focus()
     await page.keyboard.press("s")
     await expect(page.get_by_label("Namespace")).to_have_value("shop")

@@ -16,7 +16,7 @@ from tidelock.kube.config import load_connection
 Manifest = dict[str, Any]
 
 _TIMEOUT = 60.0  # seconds
-_STORAGE_OPENS = 10.0  # seconds, as an API server that is ready may still refuse requests for a kind
+_BUSY = 10.0  # seconds for which an API server that is ready may be unable to judge a request
 _PAGE = 200  # objects of a collection that one request deletes
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
@@ -126,11 +126,10 @@ class Api:
     def _request(
         self, method: str, path: str, body: Manifest | None = None, content_type: str = "application/json"
     ) -> Manifest:
-        deadline = time.monotonic() + _STORAGE_OPENS
+        deadline = time.monotonic() + _BUSY
         while True:
             status, text = self._send(method, path, body, content_type)
-            opens = status == http.HTTPStatus.TOO_MANY_REQUESTS and "storage is (re)initializing" in text
-            if not opens or time.monotonic() > deadline:
+            if not _is_busy(status, text) or time.monotonic() > deadline:
                 break
             time.sleep(0.1)
         if status >= http.HTTPStatus.BAD_REQUEST:
@@ -152,6 +151,13 @@ class Api:
     def _connect(self) -> http.client.HTTPSConnection:
         host, port = self._server.hostname or "", self._server.port
         return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
+
+
+def _is_busy(status: int, text: str) -> bool:
+    """Return whether the API server can't judge a request now: a kind, or the parameters of a policy."""
+    if status == http.HTTPStatus.TOO_MANY_REQUESTS:
+        return "storage is (re)initializing" in text
+    return status == http.HTTPStatus.UNPROCESSABLE_ENTITY and "context deadline exceeded" in text
 
 
 def _with(path: str, parameter: str) -> str:

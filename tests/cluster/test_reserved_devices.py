@@ -44,7 +44,7 @@ def test_the_owner_gets_the_held_device_and_strangers_get_others(
     assert status["nodeName"] == node.name
     assert device == {
         "claim": "gpu",
-        "resourceClaimTemplateName": template,
+        "resourceClaimTemplateName": template.name,
         "request": "gpu",
         "deviceClassName": device["deviceClassName"],
         "driver": accelerators.driver,
