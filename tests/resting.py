@@ -1,6 +1,6 @@
 """Clusters that tests share rest while no test of a worker uses them.
 
-An API server takes some percent of a core even if nobody asks it, and a worker has several of them.
+An API server takes some percent of a core even without any request, and a worker has several of them.
 """
 
 from collections.abc import Collection, Iterator

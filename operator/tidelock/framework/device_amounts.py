@@ -58,6 +58,8 @@ class _Counts:
     def __init__(self, handle: Handle, of_class: DeviceClass, selection: DeviceSelection) -> None:
         objects = handle.objects
         self.of_class = of_class
+        selectors = of_class.spec.selectors
+        self._expressions = [each.cel.expression for each in selectors if each.cel is not None]
         self._columns = handle.columns
         self._pools = objects.resource_slices.pools
         self._allocated = objects.resource_claims.allocated
@@ -83,9 +85,8 @@ class _Counts:
 
     def _count(self, node: Node) -> tuple[int, int]:
         in_use = every = 0
-        expressions = [each.cel.expression for each in self.of_class.spec.selectors if each.cel is not None]
         for each in self._pools.of(node).candidates:
-            if self._selection.selects(expressions, each, "class", self.of_class.meta.name):
+            if self._selection.selects(self._expressions, each, "class", self.of_class.meta.name):
                 every += 1
                 in_use += self._allocated.dedicated(each.id) or self._allocated.shared(each.id)
         return in_use, every

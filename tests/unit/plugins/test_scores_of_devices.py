@@ -71,7 +71,7 @@ def test_devices_that_claims_have_count_as_used(claims: list[Json], used: int) -
 
 @pytest.mark.parametrize("kind", [NodeResourcesFit, NodeResourcesBalancedAllocation])
 def test_a_change_of_devices_or_of_their_use_changes_the_score(kind: Any) -> None:
-    """Check that what is remembered about nodes ends with each kind of change."""
+    """Check that the counts of a node are renewed after each kind of change."""
     scene = Scene(node("node-a"), node("node-b"))
     scene.cache.assume(pod("other", requests={"cpu": "2"}), "node-a")
     put(scene.objects, device_class(resource=GPU), device_slice("a", "d-1", "d-2"))
