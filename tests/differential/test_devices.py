@@ -66,15 +66,19 @@ class World:
     async def decide(self, number: int) -> dict[str, Decision]:
         """Let kube-scheduler decide a pod of each scenario, and return the decisions by scenario.
 
-        The plugin has all other objects as they were before.
+        The plugin has all other objects as they were before. A refused pod that fits here is decided again:
+        kube-scheduler may not have known all slices yet, or an attempt of it may have failed at a write.
         """
         claims = [claim for each in self.scenarios for claim in each.pods[number][1]]
         await self.kube_scheduler.create(CLAIMS, claims)
         await self._learn()
-        return await self.decide_again(number, [each.name for each in self.scenarios])
+        decisions = await self._decide(number, [each.name for each in self.scenarios])
+        again = [
+            name for name, each in decisions.items() if not each.node_name and self.judge(unbound(each))[1]
+        ]
+        return decisions | await self._decide(number, again)
 
-    async def decide_again(self, number: int, names: Collection[str]) -> dict[str, Decision]:
-        """Let kube-scheduler decide the pods of some scenarios, none of which is bound."""
+    async def _decide(self, number: int, names: Collection[str]) -> dict[str, Decision]:
         pods = [each.pods[number][0] for each in self.scenarios if each.name in names]
         decided = await self.kube_scheduler.decide(pods)
         return {key.partition("/")[0]: decision for key, decision in decided.items()}
@@ -143,12 +147,6 @@ def exact(allocation: object) -> Json:
     return plain
 
 
-def _is_late(world: World, decision: Decision) -> bool:
-    """Return whether kube-scheduler may have refused a pod because it did not know all slices yet."""
-    _, mine = world.judge(unbound(decision))
-    return not decision.node_name and bool(mine)
-
-
 def _differences(
     world: World, pod: Pod, decision: Decision, claims: Mapping[str, Json], counts: Counter[str]
 ) -> Iterable[str]:
@@ -210,8 +208,6 @@ async def test_the_same_devices_are_allocated_as_by_kube_scheduler(
             await world.build()
             for number in range(_PODS):
                 decisions = await world.decide(number)
-                late = [name for name, each in decisions.items() if _is_late(world, each)]
-                decisions |= await world.decide_again(number, late)
                 claims = await world.claims()
                 for scenario in world.scenarios:
                     decision, made = decisions[scenario.name], claims[scenario.name]

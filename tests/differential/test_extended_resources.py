@@ -116,7 +116,8 @@ def _differences(world: World, pod: Pod, decision: Decision, made: Mapping[str, 
     node_name = decision.node_name
     if not node_name or node_name not in mine:
         if mine or node_name:
-            yield f"bound to {node_name or 'no node'}, and fits {sorted(mine)}"
+            outcome = f"bound to {node_name}" if node_name else f"refused ({decision.message})"
+            yield f"{outcome}, and fits {sorted(mine)}"
         return
     if judged.status.code is Code.SKIP:
         return
