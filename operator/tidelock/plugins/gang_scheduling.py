@@ -49,7 +49,8 @@ class GangScheduling(PreEnqueue, EnqueueExtensions):
 
 def _same_group(pod: Pod, old: Pod | None, new: Pod | None) -> bool:
     other = new if new is not None else old
-    return other is not None and group_of(other) == group_of(pod)
+    group = group_of(pod)
+    return other is not None and group is not None and group_of(other) == group
 
 
 def _needs_less(pod: Pod, old: PodGroup | None, new: PodGroup) -> bool:

@@ -60,11 +60,14 @@ def test_a_group_that_cannot_be_read_keeps_its_pods() -> None:
     assert reason(plugin, member("train-0")).startswith('pod group "train" can\'t be read: spec.')
 
 
-def helps(event: ClusterEvent, old: object, new: object) -> bool:
-    """Return whether an event helps a pod of the group `train`."""
+TRAIN = member("train-0")
+
+
+def helps(event: ClusterEvent, old: object, new: object, waiting: Pod = TRAIN) -> bool:
+    """Return whether an event helps a pod."""
     registered = GangScheduling(Scene().handle, {}).events_to_register()
     hints = [each.hint for each in registered if each.event.covers(event)]
-    return any(hint is not None and hint(member("train-0"), old, new) for hint in hints)
+    return any(hint is not None and hint(waiting, old, new) for hint in hints)
 
 
 UPDATE = ClusterEvent(Resource.POD_GROUP, Action.UPDATE)
@@ -93,3 +96,21 @@ GONE = ClusterEvent(Resource.UNSCHEDULED_POD, Action.DELETE)
 )
 def test_events_of_the_same_group_help(event: ClusterEvent, old: object, new: object, expected: bool) -> None:
     assert helps(event, old, new) is expected
+
+
+@pytest.mark.parametrize(
+    ("waiting", "event", "old", "new"),
+    [
+        (pod(), UNSCHEDULED_POD_ADD, None, pod("web-1")),
+        (pod(), ADD, None, pod_group()),
+        (member("train-0", namespace="else"), ADD, None, pod_group()),
+        (pod(), UPDATE, pod_group(min_count=4), pod_group(min_count=3)),
+        (member("train-0", namespace="else"), UPDATE, pod_group(min_count=4), pod_group(min_count=3)),
+        (TRAIN, UPDATE, pod_group(min_count=None), pod_group(min_count=None)),
+    ],
+)
+def test_an_event_that_kube_scheduler_skips_does_not_help(
+    waiting: Pod, event: ClusterEvent, old: object, new: object
+) -> None:
+    """Source: kube-scheduler 1.37, the cases of gangscheduling_test.go that are not among the above."""
+    assert not helps(event, old, new, waiting)
