@@ -51,7 +51,7 @@ def test_other_tenants_are_served_after_a_start_and_a_takeover_beside_all_hostil
 
 
 def test_other_tenants_are_served_after_a_start_beside_many_selectors_and_pods(
-    replica: Replica, tenant_a: Tenant, latency_probe: LatencyProbe
+    tenant_a: Tenant, latency_probe: LatencyProbe, replica: Replica
 ) -> None:
     """The operator was considered stuck and was ended at each start.
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,7 @@ class Case(NamedTuple):
     again: bool = True
 
 
+_AT_A_TIME = 8
 _READY = ("Ready", "False", "InternalError")
 _STALLED = ("Stalled", "True", "InternalError")
 _ROOMY: dict[str, Any] = {"pendingDeadlineSeconds": 3600}
@@ -216,13 +218,16 @@ def affected(
     failing: Failing, attacked_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Affected]]:
     """Create the objects of all cases, each in a namespace of its own with enough capacity."""
-    made: dict[str, Affected] = {}
+    folders = {name: tmp_path_factory.mktemp("tenant") for name in CASES}
     with ExitStack() as tenants:
-        for name, case in CASES.items():
-            tenant = Tenant(attacked_cluster, tmp_path_factory.mktemp("tenant"))
-            tenants.enter_context(closing(tenant))
+
+        def affect(name: str) -> Affected:
+            tenant = tenants.enter_context(closing(Tenant(attacked_cluster, folders[name])))
             tenant.node()
-            made[name] = Affected(tenant, case.make(tenant))
+            return Affected(tenant, CASES[name].make(tenant))
+
+        with ThreadPoolExecutor(_AT_A_TIME) as pool:  # a tenant waits for its rights
+            made = dict(zip(CASES, pool.map(affect, CASES), strict=True))
         yield made
 
 
