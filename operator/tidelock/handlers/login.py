@@ -1,10 +1,26 @@
 """Kopf's settings, and its login at the API server."""
 
+import ssl
+from dataclasses import dataclass, field
 from typing import Any
 
 import kopf
 
 from tidelock.kube.config import Connection
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionInfo(kopf.ConnectionInfo):
+    """Kopf's settings of a connection, with the TLS settings of all other requests.
+
+    Kopf's own know no name of the server, and are stricter since Python 3.13 (`Connection.ssl_context`).
+    """
+
+    connection: Connection = field(compare=False)  # Kopf asks whether a login gave anything new
+
+    def as_ssl_context(self) -> ssl.SSLContext:
+        """Build the TLS settings. Raises ConfigError if a certificate or key can't be loaded."""
+        return self.connection.ssl_context()
 
 
 def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
@@ -23,9 +39,10 @@ def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
         settings.process.ultimate_exiting_timeout = None
 
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> kopf.ConnectionInfo:
+    def login(**_: Any) -> ConnectionInfo:
         scheme, _space, token = (connection.credentials.header() or "").partition(" ")
-        return kopf.ConnectionInfo(
+        return ConnectionInfo(
+            connection=connection,
             server=connection.server,
             insecure=connection.insecure,
             ca_path=connection.ca_path,

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import yaml
@@ -72,6 +73,7 @@ class Connection:
         credentials: source of the Authorization header.
         namespace: the namespace of the kubeconfig's context or of the pod.
         insecure: whether the server's certificate is not verified.
+        server_name: the name in the server's certificate, if it is not the host of `server`.
         ca_path: file with the trusted certificate authorities, or None for those of the system.
         certificate_path: file with the client certificate, or None if there is none.
         private_key_path: file with the key of the client certificate.
@@ -82,6 +84,7 @@ class Connection:
     credentials: Credentials
     namespace: str = DEFAULT_NAMESPACE
     insecure: bool = False
+    server_name: str | None = None
     ca_path: str | None = None
     certificate_path: str | None = None
     private_key_path: str | None = None
@@ -94,7 +97,9 @@ class Connection:
 
         """
         # create_default_context has a strict mode since Python 3.13 that refuses many clusters' own CAs.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = (
+            _NamedServer(self.server_name) if self.server_name else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
         try:
             if self.insecure:
                 context.check_hostname = False
@@ -108,6 +113,19 @@ class Connection:
         except OSError as error:
             raise ConfigError(f"can't load the certificates: {error}") from error
         return context
+
+
+class _NamedServer(ssl.SSLContext):
+    """TLS settings that ask for the certificate of one name, and verify it, wherever the server is."""
+
+    def __new__(cls, _: str) -> Self:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def wrap_bio(self, *ends: Any, **settings: Any) -> ssl.SSLObject:
+        return super().wrap_bio(*ends, **{**settings, "server_hostname": self._name})
 
 
 def load_connection(
@@ -169,6 +187,7 @@ def _connect(
         credentials=credentials,
         namespace=namespace,
         insecure=found.insecure,
+        server_name=found.server_name,
         ca_path=found.ca_path,
         certificate_path=found.certificate_path,
         private_key_path=found.private_key_path,

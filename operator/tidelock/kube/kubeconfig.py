@@ -24,6 +24,8 @@ _KINDS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 _PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 # A tenth of the time, where PyYAML has been built with libyaml.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Fields that send requests through a proxy, or in another name.
+_UNSUPPORTED = ("proxy-url", "as", "as-uid", "as-groups", "as-user-extra")
 _LOGINS = frozenset({"exec", "auth-provider"})
 
 
@@ -65,6 +67,8 @@ def read_kubeconfig(path: str, context: str) -> RestConfig:
     user = merged.users.get(str(chosen["user"])) if chosen.get("user") else {}
     if user is None:
         raise ValueError(f"there is no user {chosen['user']!r}")
+    _refuse_unsupported("cluster", cluster)
+    _refuse_unsupported("user", user)
     if _LOGINS & user.keys():
         return _log_in(cluster, user)
     server = str(cluster.get("server") or "")
@@ -74,6 +78,7 @@ def read_kubeconfig(path: str, context: str) -> RestConfig:
         server=server,
         header=lambda: header,
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
+        server_name=_server_name(cluster),
         ca_path=_file(cluster, "certificate-authority") if secure else None,
         certificate_path=_file(user, "client-certificate") if secure else None,
         private_key_path=_file(user, "client-key") if secure else None,
@@ -119,6 +124,16 @@ def _absolute(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if isinstance(login, dict) and "/" in str(login.get("command")):
         return {**entry, **paths, "exec": {**login, "command": str(folder / login["command"])}}
     return {**entry, **paths}
+
+
+def _refuse_unsupported(kind: str, entry: Mapping[str, Any]) -> None:
+    """Raise ValueError for fields that must not be ignored."""
+    if found := [name for name in _UNSUPPORTED if entry.get(name)]:
+        raise ValueError(f"the {kind} has {', '.join(found)}, which is not supported here")
+
+
+def _server_name(cluster: Mapping[str, Any]) -> str | None:
+    return str(cluster.get("tls-server-name") or "") or None
 
 
 def _header(user: Mapping[str, Any]) -> str | None:
@@ -182,6 +197,7 @@ def _log_in(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> RestConfig:
         server=configuration.host,
         header=header,
         insecure=not configuration.verify_ssl,
+        server_name=_server_name(cluster),
         ca_path=configuration.ssl_ca_cert,
         certificate_path=configuration.cert_file,
         private_key_path=configuration.key_file,

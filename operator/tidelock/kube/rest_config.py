@@ -13,6 +13,7 @@ class RestConfig:
         header: returns the current Authorization header, or None if there is none. It raises ValueError
             or OSError if the header can't be refreshed.
         insecure: whether the server's certificate is not verified.
+        server_name: the name in the server's certificate, if it is not the host of `server`.
         ca_path: file with the trusted certificate authorities, or None for those of the system.
         certificate_path: file with the client certificate, or None if there is none.
         private_key_path: file with the key of the client certificate.
@@ -22,6 +23,7 @@ class RestConfig:
     server: str = ""
     header: Callable[[], str | None] = lambda: None
     insecure: bool = False
+    server_name: str | None = None
     ca_path: str | None = None
     certificate_path: str | None = None
     private_key_path: str | None = None

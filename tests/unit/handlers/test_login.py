@@ -1,3 +1,4 @@
+import ssl
 from typing import Any
 
 import kopf
@@ -54,25 +55,22 @@ def test_a_failed_kopf_never_kills_the_process() -> None:
 def test_kopf_logs_in_with_the_same_credentials(
     header: str | None, scheme: str | None, token: str | None
 ) -> None:
-    login = function(
-        registry(
-            header,
-            namespace="shop",
-            insecure=True,
-            ca_path="ca.crt",
-            certificate_path="client.crt",
-            private_key_path="client.key",
-        ),
-        "login",
-    )
+    fields = {"insecure": True, "ca_path": "ca.crt", "certificate_path": "a.crt", "private_key_path": "a.key"}
+    login = function(registry(header, namespace="shop", **fields), "login")
 
-    assert login() == kopf.ConnectionInfo(
-        server="https://api.example:6443",
-        insecure=True,
-        ca_path="ca.crt",
-        certificate_path="client.crt",
-        private_key_path="client.key",
-        scheme=scheme,
-        token=token,
-        default_namespace="shop",
-    )
+    info = login()
+    assert isinstance(info, kopf.ConnectionInfo)
+    assert info == login(), "Kopf would take each login for a new one"
+    expected = {**fields, "scheme": scheme, "token": token, "default_namespace": "shop"}
+    assert {name: getattr(info, name) for name in expected} == expected
+    assert info.server == "https://api.example:6443"
+
+
+def test_kopf_has_the_tls_settings_of_other_requests() -> None:
+    """Kopf's own refuse the authorities of many clusters since Python 3.13."""
+    info = function(registry(server_name="kubernetes.default"), "login")()
+
+    context = info.as_ssl_context()
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+    ends = ssl.MemoryBIO(), ssl.MemoryBIO()
+    assert context.wrap_bio(*ends, server_hostname="api.example").server_hostname == "kubernetes.default"

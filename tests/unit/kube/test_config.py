@@ -285,7 +285,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     return make_keys(tmp_path_factory.mktemp("keys"))
 
 
-async def _connect(keys: Keys, folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> bytes:
+async def _connect(
+    keys: Keys, folder: Path, cluster: dict[str, Any], user: dict[str, Any], host: str = "127.0.0.1"
+) -> bytes:
     """Return the subject of the client certificate, as a TLS server that requires one sees it."""
 
     async def name(request: web.Request) -> web.Response:
@@ -300,7 +302,7 @@ async def _connect(keys: Keys, folder: Path, cluster: dict[str, Any], user: dict
     application.router.add_get("/", name)
     runner = web.AppRunner(application)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    await web.TCPSite(runner, host, 0, ssl_context=context).start()
     try:
         server = "https://{}:{}".format(*runner.addresses[0])
         path = write_kubeconfig(folder / "kubeconfig", server, user, cluster=cluster)
@@ -338,6 +340,36 @@ async def test_an_unknown_authority_is_refused_unless_verification_is_disabled(
         await _connect(keys, tmp_path, {}, user)
     insecure = {"insecure-skip-tls-verify": True}
     assert b"system:masters" in await _connect(keys, tmp_path, insecure, user)
+
+
+async def test_the_name_of_the_server_is_that_of_the_kubeconfig(keys: Keys, tmp_path: Path) -> None:
+    """As kubectl does it, for an API server behind a tunnel whose address is not in its certificate."""
+    user = {"client-certificate": str(keys.admin_certificate), "client-key": str(keys.admin_key)}
+    cluster = {"certificate-authority": str(keys.authority)}
+    elsewhere = "127.0.0.2"
+
+    with pytest.raises(Unreachable, match="certificate is not valid for '127"):
+        await _connect(keys, tmp_path, cluster, user, elsewhere)
+    named = {**cluster, "tls-server-name": "localhost"}
+    assert b"system:masters" in await _connect(keys, tmp_path, named, user, elsewhere)
+    with pytest.raises(Unreachable, match="Hostname mismatch, certificate is not valid for 'other'"):
+        await _connect(keys, tmp_path, {**cluster, "tls-server-name": "other"}, user, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "told"),
+    [
+        ({"proxy-url": "socks5://proxy:1080"}, {}, "the cluster has proxy-url"),
+        ({}, {"as": "ann", "as-groups": ["dev"]}, "the user has as, as-groups"),
+        ({}, {"exec": {"command": "login"}, "as": "ann"}, "the user has as"),
+    ],
+)
+def test_a_field_that_must_not_be_ignored_is_refused(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], told: str
+) -> None:
+    path = write_kubeconfig(tmp_path / "kubeconfig", "https://x:6443", user, cluster=cluster)
+    with pytest.raises(ConfigError, match=f"{told}, which is not supported here"):
+        load_connection(path)
 
 
 def two_contexts(path: Path) -> Path:
