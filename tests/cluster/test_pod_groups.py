@@ -6,6 +6,7 @@ from contextlib import closing
 
 import pytest
 
+from cluster.accelerators import Accelerators, claiming
 from cluster.api import Api, Manifest
 from cluster.crds import install_crds
 from cluster.live import Live, Pod, condition
@@ -103,6 +104,21 @@ def test_a_gang_is_bound_as_a_whole_or_not_at_all(world: World) -> None:
     assert sorted(pod.until_bound() for pod in pods) == [node.name, node.name, second.name]
     found = scheduled(group.until(lambda found: scheduled(found).get("status") == "True", "be scheduled"))
     assert found["reason"] == "Scheduled"
+
+
+def test_a_gang_shares_a_claim_that_has_no_devices_yet(world: World) -> None:
+    """Its later pods once waited for the devices of the first one, which waited for them."""
+    node = world.node("a", cpu="3")
+    world.node("b", cpu="8")
+    with closing(Accelerators(world)) as accelerators:
+        accelerators.slice(node, "gpu-0")
+        claim = accelerators.claim("shared")
+        gang(world, "train", 3)
+        fields = {**claiming(claim), "schedulingGroup": {"podGroupName": "train"}}
+        pods = [world.pod(f"train-{number}", "1", **fields) for number in range(3)]
+        assert [pod.until_bound() for pod in pods] == [node.name] * 3
+        stored = claim.until(lambda each: len(each["status"].get("reservedFor", ())) == 3, "have its users")
+    assert {each["name"] for each in stored["status"]["reservedFor"]} == {pod.name for pod in pods}
 
 
 def test_pods_wait_for_their_group_and_a_pod_beyond_it_follows_alone(world: World) -> None:

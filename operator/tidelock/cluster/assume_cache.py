@@ -59,6 +59,11 @@ class AssumeCache(Generic[T, V]):
         for key, update in self._updates.items():
             yield key, update.value
 
+    def pods(self, key: Key) -> frozenset[str]:
+        """Return the UIDs of the pods for which a value of an object is assumed."""
+        update = self._updates.get(key)
+        return frozenset() if update is None else frozenset(update.pods)
+
     def make(self, key: Key, value: V, pod_uid: str) -> None:
         """Assume a value for a pod. Several pods may have the same one."""
         if key not in self._updates:

@@ -210,8 +210,9 @@ class ClaimWriter:
         The devices are in flight until the outcome is known, even if the binding fails before.
         """
         allocation = reserved.allocations.get(claim.key)
-        if allocation is None:
-            return await self._in_turn(api, claim, None, pod, reserved.at)
+        known = self._claims.get(claim.meta.name, claim.meta.namespace)
+        if allocation is None or (known is not None and known.allocation is not None):
+            return await self._in_turn(api, claim, allocation, pod, reserved.at)
         self._claims.in_flight.make(claim.key, allocation, _WRITE)
         try:
             return await self._in_turn(api, claim, allocation, pod, reserved.at)
@@ -239,9 +240,10 @@ class ClaimWriter:
                     claim = decode_resource_claim(await api.get(_path(claim.key)))
                     if claim.reserved_by(pod.uid) and claim.allocation is not None:
                         break  # by a write without an answer
-                if problem := _obstacle(claim, allocation):
+                missing = None if _has_devices_of(allocation, claim) else allocation
+                if problem := _obstacle(claim, missing):
                     return problem
-                claim = await _write_once(api, claim, allocation, pod, at)
+                claim = await _write_once(api, claim, missing, pod, at)
                 break
             except Conflict:
                 conflicts += 1
@@ -391,6 +393,16 @@ def _mapped(pod: Pod, own: OwnClaim) -> dict[str, object]:
     ]
     status = {"resourceClaimName": own.claim.meta.name, "requestMappings": mappings}
     return {"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": status}}
+
+
+def _has_devices_of(allocation: AllocationResult | None, claim: ResourceClaim) -> bool:
+    """Return whether a claim has the devices of an allocation, which a pod that shares it has written."""
+    if allocation is None or claim.allocation is None:
+        return False
+    ours, theirs = allocation.devices.results, claim.allocation.devices.results
+    return [(each.request, each.id, each.share_id) for each in ours] == [
+        (each.request, each.id, each.share_id) for each in theirs
+    ]
 
 
 def _obstacle(claim: ResourceClaim, allocation: AllocationResult | None) -> str:

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from tidelock.cluster.columns import NO_ROW, Columns, Rows
+from tidelock.cluster.pod_groups import group_of
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.devices.allocator import DeviceAllocator
 from tidelock.devices.errors import AllocationError
@@ -65,6 +66,7 @@ from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import devices_text
 from tidelock.model.devices import DeviceClass, DeviceId
+from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
@@ -141,11 +143,13 @@ class DynamicResources(
         if not pod.spec.resource_claims and not resources:
             may_be_backed = "/" in "".join(pod.requests)  # by a class that comes later
             return SKIP if may_be_backed else SKIP_ALIKE
-        claims = resource_claims_of(pod, self.handle.objects)
-        if isinstance(claims, str):
-            return _refused(claims)
-        if not claims and not resources:
+        stored = resource_claims_of(pod, self.handle.objects)
+        if isinstance(stored, str):
+            return _refused(stored)
+        if not stored and not resources:
             return SKIP
+        shared = dict(self._shared_with_group(pod, stored))
+        claims = [shared.get(claim.key, claim) for claim in stored]
         try:
             groups = tuple(self._groups(pod, claims, resources))
         except AllocationError as error:
@@ -155,7 +159,9 @@ class DynamicResources(
         stuck = frozenset(
             index
             for index, claim in enumerate(claims)
-            if claim.allocation is not None and readiness(claim, now, self._binding_timeout) in unready
+            if claim.allocation is not None
+            and claim.key not in shared
+            and readiness(claim, now, self._binding_timeout) in unready
         )
         self._selection.begin()
         found = NodeAllocations(
@@ -168,6 +174,7 @@ class DynamicResources(
             own_devices(state, pod, self.handle.reservations) if self._reserved else {},
             claims_in_spec(pod),
             self._claims.of_extended_resources.get(pod.uid) if resources else None,
+            {claim.key: claim for claim in stored if claim.key in shared},
         )
         state.write(found, temporary=True)
         if isinstance(pod, ReservePod):
@@ -241,7 +248,7 @@ class DynamicResources(
         for index in sorted(found.unavailable):
             claim = found.claims[index]
             others = [each for each in claim.status.reserved_for if each.uid != pod.uid]
-            if not others and self._writer.deallocate(claim):
+            if not others and claim.key not in found.shared and self._writer.deallocate(claim):
                 return PostFilterResult(_DEALLOCATED)
         if found.leftover is not None and self._writer.delete(found.leftover):
             return PostFilterResult(_DELETED)
@@ -274,7 +281,11 @@ class DynamicResources(
         found = state.read(NodeAllocations)
         if found is None:
             return SUCCESS
-        allocations = {}
+        allocations = {
+            claim.key: claim.allocation
+            for claim in found.claims
+            if claim.key in found.shared and claim.allocation is not None
+        }
         group = found.group(node_name)
         if group.to_allocate:
             if node_name in found.own:
@@ -288,11 +299,13 @@ class DynamicResources(
             allocated = results(group.to_allocate, solution, node_name)
             for prepared, allocation in zip(group.to_allocate, allocated, strict=True):
                 allocations[prepared.claim.key] = allocation
-                self._claims.in_flight.make(prepared.claim.key, allocation, pod.uid)
+        for key, allocation in allocations.items():
+            self._claims.in_flight.make(key, allocation, pod.uid)
         if not found.claims and not allocations:
             return SUCCESS
         own = OwnClaim(group.to_allocate[-1].claim, group.mappings) if group.mappings else None
-        state.write(ReservedClaims(found.claims, allocations, now, own))
+        stored = tuple(found.shared.get(claim.key, claim) for claim in found.claims)
+        state.write(ReservedClaims(stored, allocations, now, own))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
@@ -333,6 +346,22 @@ class DynamicResources(
             claim, mappings = claim_for(pod, lacking, self._classes.by_resource)
             wanted = (*named, prepare(claim, self._classes.get)) if mappings else named
             yield NodeGroup(wanted, self._results.of(wanted), rows, mappings)
+
+    def _shared_with_group(
+        self, pod: Pod, claims: Sequence[ResourceClaim]
+    ) -> Iterator[tuple[Key, ResourceClaim]]:
+        """Yield the claims with devices in flight for pods of the same group alone, as they will be.
+
+        A gang is reserved as a whole before the first of its claims is written.
+        """
+        group = group_of(pod)
+        if group is None or isinstance(pod, ReservePod):
+            return
+        members = self.handle.objects.pod_groups.pods(group).keys()
+        for claim in claims:
+            allocation = self._claims.in_flight.get(claim.key)
+            if allocation is not None and self._claims.in_flight.pods(claim.key) <= members:
+                yield claim.key, claim.with_allocation(allocation)
 
     def _to_allocate(self, claims: Sequence[ResourceClaim]) -> Iterator[PreparedClaim]:
         """Yield the claims without devices. Raises AllocationError if the pod must wait for one."""

@@ -10,7 +10,7 @@ Semantics of kube-scheduler 1.37 (schedule_one_podgroup.go, with its default alg
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -326,12 +326,13 @@ class PodGroupScheduler:
         again = any(diagnosis.again for _, diagnosis in waiting_for)
         of_group = Diagnosis(text, plugins, again=again)
         self._note(group, of_group)
+        of_pod = replace(of_group, message=f"pod group is unschedulable, {text}")
         diagnoses = max(each.diagnoses for each in members)
         outcomes: list[Outcome] = []
         for each in members:
             each.diagnoses = diagnoses  # the backoff is the group's
             self._refuse(each, of_group, plugins, now)
-            outcomes.append(Unschedulable(each, refused.get(each.pod.uid, of_group)))
+            outcomes.append(Unschedulable(each, refused.get(each.pod.uid, of_pod)))
         self._groups.back_off(group.key, max(each.due for each in members))
         return outcomes
 

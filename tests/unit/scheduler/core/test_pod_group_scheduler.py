@@ -3,6 +3,7 @@
 import pytest
 
 from builders import NAMESPACE, node, pod
+from devices import claiming, device_class, device_slice, put, resource_claim
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
 from tidelock.scheduler.core.cycle import AssumedPod
@@ -47,10 +48,21 @@ def test_a_gang_that_does_not_fit_keeps_nothing() -> None:
     text = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining; pod train-2 does not fit: 0/1 nodes"
     found = refusals(outcomes)
     assert found["train-0"] == found["train-1"]
-    assert found["train-0"].startswith(text)
+    assert found["train-0"].startswith(f"pod group is unschedulable, {text}")
     assert found["train-2"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     core.add(pod("other", requests={"cpu": "2"}))
     assert placed(core.decide()) == ["other"]
+
+
+def test_a_gang_is_placed_with_the_devices_of_the_claim_that_it_shares() -> None:
+    core = grouping(node("node-a", cpu="2"), node("node-b", cpu="8"))
+    put(core.decider.objects, device_class(), device_slice("a", "d0"), resource_claim())
+    deliver(core, pod_group(min_count=2))
+    core.add(*members(2, **claiming("gpu")))
+
+    assert placed(core.decide()) == ["train-0", "train-1"]
+    found = [core.cache.get(each.uid) for each in members(2)]
+    assert [each and each.node_name for each in found] == ["node-a", "node-a"]
 
 
 def test_the_condition_says_why_a_gang_does_not_fit() -> None:
