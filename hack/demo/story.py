@@ -136,9 +136,10 @@ async def two_managers_race_for_a_device(world: World, workers: list[str]) -> No
         print(f"      {message(loser, 'Active')}")
         check("the other gets the reason", "cannot allocate all claims" in message(loser, "Active"))
         await world.create_pod("stranger", small, gpu=True)
-        note = await world.refused("stranger")
+        note = await world.refused("stranger", "cannot allocate all claims")  # not that its claim is to come
         print(f"      {note}")
-        check("a pod of another owner gets no GPU", "cannot allocate all claims" in note)
+        refused = "nodeName" not in (await world.pod("stranger"))["spec"]
+        check("a pod of another owner gets no GPU", refused)
         await world.create_pod(owner, small, gpu=True)
         node, _ = await world.bound(owner)
         check(f"pod {owner} lands on {second}", node == second)

@@ -140,8 +140,8 @@ class World:
         status: dict[str, Any] = held["status"] if held else {}
         return status
 
-    async def refused(self, name: str) -> str:
-        """Wait until a pod has a FailedScheduling event, and return the event's note."""
+    async def refused(self, name: str, reason: str = "") -> str:
+        """Wait until a pod has a FailedScheduling event with a reason, and return the event's note."""
         path = EVENTS.collection(NAMESPACE)
 
         async def notes() -> list[str]:
@@ -149,7 +149,9 @@ class World:
             return [
                 e["note"]
                 for e in events
-                if e["regarding"]["name"] == name and e["reason"] == "FailedScheduling"
+                if e["regarding"]["name"] == name
+                and e["reason"] == "FailedScheduling"
+                and reason in e["note"]
             ]
 
         return (await self.until(f"pod {name} is refused", notes))[-1]
