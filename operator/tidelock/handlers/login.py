@@ -10,7 +10,7 @@ from tidelock.kube.config import Connection
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectionInfo(kopf.ConnectionInfo):
+class _ConnectionInfo(kopf.ConnectionInfo):
     """Kopf's settings of a connection, with the TLS settings of all other requests.
 
     Kopf's own know no name of the server, and are stricter since Python 3.13 (`Connection.ssl_context`).
@@ -39,9 +39,9 @@ def register(registry: kopf.OperatorRegistry, connection: Connection) -> None:
         settings.process.ultimate_exiting_timeout = None
 
     @kopf.on.login(registry=registry)
-    def login(**_: Any) -> ConnectionInfo:
+    def login(**_: Any) -> kopf.ConnectionInfo:
         scheme, _space, token = (connection.credentials.header() or "").partition(" ")
-        return ConnectionInfo(
+        return _ConnectionInfo(
             connection=connection,
             server=connection.server,
             insecure=connection.insecure,

@@ -399,10 +399,11 @@ def _has_devices_of(allocation: AllocationResult | None, claim: ResourceClaim) -
     """Return whether a claim has the devices of an allocation, which a pod that shares it has written."""
     if allocation is None or claim.allocation is None:
         return False
-    ours, theirs = allocation.devices.results, claim.allocation.devices.results
-    return [(each.request, each.id, each.share_id) for each in ours] == [
-        (each.request, each.id, each.share_id) for each in theirs
-    ]
+    ours, theirs = (
+        [(each.request, each.id, each.share_id) for each in given.devices.results]
+        for given in (allocation, claim.allocation)
+    )
+    return ours == theirs
 
 
 def _obstacle(claim: ResourceClaim, allocation: AllocationResult | None) -> str:

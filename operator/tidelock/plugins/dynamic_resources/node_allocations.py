@@ -86,7 +86,8 @@ class NodeAllocations:
     """The claims of a pod on the nodes.
 
     Args:
-        claims: all claims that the pod names. Those in `shared` have the devices that are in flight.
+        claims: all claims that the pod names, with the devices in `shared`.
+        stored: the same claims without these.
         groups: the claims to allocate, by group of nodes.
         allocator: the devices in use.
         pools: the devices of the nodes.
@@ -95,7 +96,7 @@ class NodeAllocations:
         own: the devices that the pod's own reservations hold for it, by node.
         in_spec: the claims in the spec of the pod, by the names of the claims.
         leftover: the claim for extended resources of an earlier attempt, which must go first.
-        shared: the claims, as they are stored, with devices in flight for other pods of the group.
+        shared: devices in flight for other pods of the group, by claim.
 
     Attributes:
         unavailable: indexes of allocated claims that are out of reach on some node that was asked about.
@@ -103,6 +104,7 @@ class NodeAllocations:
     """
 
     claims: tuple[ResourceClaim, ...]
+    stored: tuple[ResourceClaim, ...]
     groups: tuple[NodeGroup, ...]
     allocator: DeviceAllocator
     pools: ResourcePools
@@ -111,7 +113,7 @@ class NodeAllocations:
     own: dict[str, OwnDevices] = field(default_factory=dict)
     in_spec: Mapping[str, PodResourceClaim] = field(default_factory=dict)
     leftover: ResourceClaim | None = None
-    shared: Mapping[Key, ResourceClaim] = field(default_factory=dict)
+    shared: Mapping[Key, AllocationResult] = field(default_factory=dict)
     unavailable: set[int] = field(default_factory=set)
     _reasons: dict[int, str] = field(default_factory=dict)  # those that other pods can't share, by row
     _found: dict[str, Solution | str] = field(default_factory=dict)  # on the nodes with own devices

@@ -70,7 +70,7 @@ from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
-from tidelock.model.resource_claims import ResourceClaim, ResourceClaimTemplate
+from tidelock.model.resource_claims import AllocationResult, ResourceClaim, ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, OwnClaim, ReservedClaims
 from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
@@ -149,7 +149,9 @@ class DynamicResources(
         if not stored and not resources:
             return SKIP
         shared = dict(self._shared_with_group(pod, stored))
-        claims = [shared.get(claim.key, claim) for claim in stored]
+        claims = [
+            claim.with_allocation(shared[claim.key]) if claim.key in shared else claim for claim in stored
+        ]
         try:
             groups = tuple(self._groups(pod, claims, resources))
         except AllocationError as error:
@@ -159,13 +161,12 @@ class DynamicResources(
         stuck = frozenset(
             index
             for index, claim in enumerate(claims)
-            if claim.allocation is not None
-            and claim.key not in shared
-            and readiness(claim, now, self._binding_timeout) in unready
+            if claim.allocation is not None and readiness(claim, now, self._binding_timeout) in unready
         )
         self._selection.begin()
         found = NodeAllocations(
             tuple(claims),
+            tuple(stored),
             groups,
             DeviceAllocator(self._claims.allocated, self._selection, tuple(self._rules.all())),
             self._pools,
@@ -174,7 +175,7 @@ class DynamicResources(
             own_devices(state, pod, self.handle.reservations) if self._reserved else {},
             claims_in_spec(pod),
             self._claims.of_extended_resources.get(pod.uid) if resources else None,
-            {claim.key: claim for claim in stored if claim.key in shared},
+            shared,
         )
         state.write(found, temporary=True)
         if isinstance(pod, ReservePod):
@@ -281,11 +282,7 @@ class DynamicResources(
         found = state.read(NodeAllocations)
         if found is None:
             return SUCCESS
-        allocations = {
-            claim.key: claim.allocation
-            for claim in found.claims
-            if claim.key in found.shared and claim.allocation is not None
-        }
+        allocations = dict(found.shared)
         group = found.group(node_name)
         if group.to_allocate:
             if node_name in found.own:
@@ -304,8 +301,7 @@ class DynamicResources(
         if not found.claims and not allocations:
             return SUCCESS
         own = OwnClaim(group.to_allocate[-1].claim, group.mappings) if group.mappings else None
-        stored = tuple(found.shared.get(claim.key, claim) for claim in found.claims)
-        state.write(ReservedClaims(stored, allocations, now, own))
+        state.write(ReservedClaims(found.stored, allocations, now, own))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str, now: float) -> None:
@@ -349,8 +345,8 @@ class DynamicResources(
 
     def _shared_with_group(
         self, pod: Pod, claims: Sequence[ResourceClaim]
-    ) -> Iterator[tuple[Key, ResourceClaim]]:
-        """Yield the claims with devices in flight for pods of the same group alone, as they will be.
+    ) -> Iterator[tuple[Key, AllocationResult]]:
+        """Yield the devices in flight for pods of the same group alone, by claim.
 
         A gang is reserved as a whole before the first of its claims is written.
         """
@@ -361,7 +357,7 @@ class DynamicResources(
         for claim in claims:
             allocation = self._claims.in_flight.get(claim.key)
             if allocation is not None and self._claims.in_flight.pods(claim.key) <= members:
-                yield claim.key, claim.with_allocation(allocation)
+                yield claim.key, allocation
 
     def _to_allocate(self, claims: Sequence[ResourceClaim]) -> Iterator[PreparedClaim]:
         """Yield the claims without devices. Raises AllocationError if the pod must wait for one."""
