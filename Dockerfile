@@ -16,6 +16,8 @@ RUN pip uninstall --yes -r requirements-build.lock
 FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 COPY --from=build /opt/tidelock /opt/tidelock
 ENV PATH=/opt/tidelock/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+# Without a line the runtime gives the user the group 0, as a kubelet passes on the number of the user alone.
+RUN echo 'tidelock:x:65532:65532::/nonexistent:/usr/sbin/nologin' >> /etc/passwd && echo 'tidelock:x:65532:' >> /etc/group
 # A number, as a kubelet can't tell from a name that it is not root's.
 USER 65532:65532
 EXPOSE 8080

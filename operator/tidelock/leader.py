@@ -351,7 +351,9 @@ class Leader:
             water_levels.register(registry, controller)
             return registry
 
-        return supervision.SupervisedOperator(WATERLEVELS, make_registry, self.telemetry, self._rng)
+        return supervision.SupervisedOperator(
+            WATERLEVELS, make_registry, self._instance, self.telemetry, self._rng
+        )
 
     def _make_load(self) -> LoadLoop:
         """Make the load loop. The decisions take over its measurements in slices."""

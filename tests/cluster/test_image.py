@@ -59,6 +59,22 @@ def test_the_image_runs_the_operator_as_an_unprivileged_user() -> None:
     assert json.loads(final["ENTRYPOINT"]) + json.loads(final["CMD"]) == ["tidelock", "run"]
 
 
+def test_the_image_has_a_user_and_a_group_of_these_numbers(tmp_path: Path) -> None:
+    """Without them the runtime gave the process the group 0, and no name to programs that look one up."""
+    users, groups = tmp_path / "passwd", tmp_path / "group"
+    for file in (users, groups):
+        file.write_text("root:x:0:\n")
+    for name, argument in stages()[-1]:
+        if name == "RUN":
+            subprocess.run(["sh", "-ec", argument.replace("/etc/", f"{tmp_path}/")], check=True)
+    uid, _, gid = dict(stages()[-1])["USER"].partition(":")
+    (user,) = (line.split(":") for line in users.read_text().splitlines() if f":{uid}:" in line)
+    (group,) = (line.split(":") for line in groups.read_text().splitlines() if f":{gid}:" in line)
+    assert (user[2], user[3], group[2], group[0]) == (uid, gid, gid, user[0])
+    assert len(user) == 7
+    assert users.read_text().startswith("root:x:0:\n")
+
+
 @pytest.mark.timeout(1800)
 def test_the_build_steps_produce_a_working_command(tmp_path: Path) -> None:
     source, installed = tmp_path / "src", tmp_path / "opt"

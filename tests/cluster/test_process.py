@@ -3,14 +3,50 @@
 import json
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cluster.api import Api
+from cluster.leases import LEASE, forget_lease
 from cluster.operator_process import COMMAND, Launch, OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
+from devcluster.identity import SYSTEM_NAMESPACE
 from devcluster.loopback import HOST, Health
+from tidelock.model.instants import parse_instant
+
+# The command, run by a user without a line in /etc/passwd, as that of an image is on OpenShift.
+_NAMELESS = """\
+#!{python}
+import os, sys
+os.getuid = os.geteuid = lambda: 1_000_680_000
+for variable in ("USER", "LOGNAME", "LNAME", "USERNAME", "HOME"):
+    os.environ.pop(variable, None)
+from tidelock.main import main
+sys.exit(main())
+"""
+_LED = 20  # seconds of one leadership
+
+
+@pytest.fixture
+def nameless(tmp_path: Path) -> Path:
+    """Return a command that runs the operator as a user without a name."""
+    command = tmp_path / "tidelock"
+    command.write_text(_NAMELESS.format(python=sys.executable))
+    command.chmod(0o755)
+    return command
+
+
+@pytest.fixture
+def api(private_cluster: LocalCluster) -> Iterator[Api]:
+    """Yield the API as an admin, and delete the Lease after the test."""
+    made = Api(private_cluster.kubeconfig)
+    yield made
+    forget_lease(made)
 
 
 def failure(*options: str) -> str:
@@ -52,6 +88,34 @@ def test_the_operator_stops_cleanly_while_it_waits_for_the_api_server(
         private_cluster.apiserver.start()
     operator.ready()
     assert operator.stop() == 0
+
+
+def test_the_operator_leads_as_a_user_without_a_name(
+    api: Api, nameless: Path, private_kubeconfig: Path, tmp_path: Path
+) -> None:
+    """The image's user had no line in /etc/passwd, where Kopf looked up its name.
+
+    The operator ended a second after it had begun to lead. A standby was ready until then, so a roll-out
+    succeeded and left no operator that worked.
+    """
+    election = ("--leader-elect", f"--lease-namespace={SYSTEM_NAMESPACE}")
+
+    def lease() -> dict[str, Any]:
+        spec: dict[str, Any] = api.get(LEASE)["spec"]
+        return spec
+
+    def led() -> float:
+        spec = lease()
+        return parse_instant(spec["renewTime"]) - parse_instant(spec["acquireTime"])
+
+    with OperatorProcess(private_kubeconfig, tmp_path, *election, command=nameless) as operator:
+        first = lease()["leaseTransitions"]
+        wait_for(lambda: led() >= _LED or not operator.running, what="the operator to lead for a while")
+        assert operator.running, operator.log
+        assert lease()["leaseTransitions"] == first
+        assert operator.metrics()['tidelock_kopf_up{resource="waterlevels"}'] == 1
+        assert operator.stop() == 0
+    assert "Traceback" not in operator.log
 
 
 def test_a_missing_kubeconfig_is_reported_as_one_line_of_text(tmp_path: Path) -> None:

@@ -179,7 +179,8 @@ class OperatorInstance:
         registry = kopf.OperatorRegistry()
         login.register(registry, replace(connection, server=url))
         water_levels.register(registry, WaterLevelController(context, self._load))
-        self._kopf = [SupervisedOperator(WATERLEVELS, lambda: registry, telemetry, rng)] if levels else []
+        water = SupervisedOperator(WATERLEVELS, lambda: registry, "tidelock-0", telemetry, rng)
+        self._kopf = [water] if levels else []
 
     def _make_reflectors(self, rng: Random, *, devices: bool) -> dict[str, Reflector[Any]]:
         """Return a reflector for each resource, by its plural name."""

@@ -49,11 +49,17 @@ class SupervisedOperator:
         self,
         resource: ApiResource,
         registry: "Callable[[], OperatorRegistry]",
+        identity: str,
         telemetry: Telemetry,
         rng: Random,
     ) -> None:
-        """Take the maker of the handlers, of this kind alone. It is called in a thread, and imports Kopf."""
+        """Take the maker of the handlers, of this kind alone. It is called in a thread, and imports Kopf.
+
+        The identity is the name of this process. Kopf has no peers here and does not use it, but would
+        otherwise make one of the user's name, which a user without a line in /etc/passwd does not have.
+        """
         self.resource = resource
+        self._identity = identity
         self.problem = _NOT_STARTED
         self._make_registry = registry
         self._up = telemetry.kopf_up.labels(resource.plural)
@@ -63,7 +69,10 @@ class SupervisedOperator:
     async def run(self, stop: asyncio.Event, ended: asyncio.Event) -> None:
         """Run Kopf again and again until `ended` is set. Signals set `stop`."""
         while not ended.is_set():
-            error = await self._run_once(stop, ended)
+            try:
+                error = await self._run_once(stop, ended)
+            except Exception as failure:  # noqa: BLE001 -- a start that fails is a failure like any other
+                error = failure
             if error is not None:
                 self._failed(error)
                 await until(ended, asyncio.sleep(self._backoff.next()))
@@ -74,12 +83,14 @@ class SupervisedOperator:
         # The registry has imported Kopf, in its thread.
         import kopf  # noqa: PLC0415
         from kopf._cogs.structs.references import Insights  # noqa: PLC0415
+        from kopf._core.engines.peering import Identity  # noqa: PLC0415
 
         flag, insights = asyncio.Event(), Insights()
         tasks = {
             *await kopf.spawn_tasks(
                 registry=registry,
                 insights=insights,
+                identity=Identity(self._identity),
                 clusterwide=True,
                 standalone=True,
                 stop_flag=flag,

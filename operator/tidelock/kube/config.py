@@ -212,7 +212,7 @@ def _configuration_errors(source: str, advice: str = "") -> Iterator[None]:
         yield
     except (TypeError, AttributeError) as error:  # the loader's error for a file with other content
         raise ConfigError(f"{source}: holds no configuration ({error}){advice}") from error
-    except (yaml.YAMLError, ValueError, OSError) as error:
+    except (yaml.YAMLError, ValueError, OSError, RuntimeError) as error:  # the last for want of a home folder
         text = _system_error(error, source) if isinstance(error, OSError) else None
         raise ConfigError(
             f"{source}: {' '.join((text or str(error)).split()).rstrip('.')}{advice}"

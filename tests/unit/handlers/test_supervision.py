@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import re
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -43,6 +44,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.served = [WATERLEVELS]
+        self.refusals: list[Exception] = []
         self.starts: list[asyncio.Future[None]] = []
         self.signals: list[str] = []
         self.stop, self.started = asyncio.Event(), asyncio.Event()
@@ -51,6 +53,7 @@ class Scene:
         self.operator = SupervisedOperator(
             WATERLEVELS,
             kopf.OperatorRegistry,
+            "tidelock-0",
             self._telemetry,
             Random(1),  # noqa: S311 -- as above
         )
@@ -59,6 +62,8 @@ class Scene:
         self, *, insights: Any, stop_flag: asyncio.Event, **_: Any
     ) -> list[asyncio.Task[None]]:
         """Act as Kopf, which handles the signals itself, and works until it fails or is cancelled."""
+        if self.refusals:
+            raise self.refusals.pop()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self.signals.append, "took a signal")
         insights.watched_resources.update(self.served)
@@ -112,7 +117,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 def test_no_kind_that_kopf_watches_preserves_unknown_fields() -> None:
     """One deeply nested object ends Kopf's watch with a RecursionError, for all objects of its kind."""
     wired = (ROOT / "operator/tidelock/leader.py").read_text()
-    kinds = re.findall(r"SupervisedOperator\((\w+),", wired)
+    kinds = re.findall(r"SupervisedOperator\(\s*(\w+),", wired)
     assert kinds == ["WATERLEVELS"]
     for kind in kinds:
         schema = (ROOT / "crds" / f"{getattr(client, kind).plural}.yaml").read_text()
@@ -178,6 +183,19 @@ async def test_a_kopf_that_ends_by_itself_starts_again(scene: Scene) -> None:
     assert scene.failures("Runtime") == 1
 
 
+async def test_a_start_that_fails_is_tried_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """Only a failed task of Kopf was tried again. An error of the start itself ended the whole process."""
+    scene.refusals = [ImportError("no module"), KeyError("uid not found")]
+    async with scene.run():
+        await scene.until(lambda: not scene.operator.problem)
+        assert scene.up == 1
+
+    assert (scene.failures("Key"), scene.failures("Import"), len(scene.starts)) == (1, 1, 1)
+    failed = [record.exc_info for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(failed) == 2
+    assert all(failed)
+
+
 async def test_the_end_does_not_wait_for_a_pause(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scene.operator, "_backoff", Backoff(3600.0, 3600.0, Random(1)))  # noqa: S311 -- no secret
     async with scene.run():
@@ -196,7 +214,27 @@ async def stranded(monkeypatch: pytest.MonkeyPatch) -> SupervisedOperator:
     registry = kopf.OperatorRegistry()
     login.register(registry, Connection(server=UNREACHABLE, credentials=Anonymous()))
     telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- it spreads retries
-    return SupervisedOperator(WATERLEVELS, lambda: registry, telemetry, Random(1))  # noqa: S311 -- as above
+    rng = Random(1)  # noqa: S311 -- as above
+    return SupervisedOperator(WATERLEVELS, lambda: registry, "tidelock-0", telemetry, rng)
+
+
+async def test_kopf_starts_as_a_user_without_a_name(
+    stranded: SupervisedOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kopf looked up the name of the user for an identity, and the image's user has no line in /etc/passwd.
+
+    The process ended a second after it had begun to lead, again and again, and the next one likewise.
+    """
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 2)
+    started = asyncio.Event()
+    started.set()
+    async with running((stranded,), started, asyncio.Event()) as task, asyncio.timeout(PATIENCE):
+        while stranded.problem == "NotStarted":
+            assert not task.done(), task.exception()
+            await asyncio.sleep(0.01)
+    assert stranded.problem == "ClientConnector"
 
 
 async def test_a_failing_kopf_does_not_cancel_other_tasks(

@@ -1,4 +1,5 @@
 import logging
+import os
 import re
 import ssl
 from base64 import b64encode
@@ -109,6 +110,16 @@ def test_the_kubeconfig_of_the_home_folder_is_the_last_choice(
 
     connection = load_connection(environ=NO_ENVIRONMENT, service_account=tmp_path / "none")
     assert connection.server == "https://home:6443"
+
+
+def test_a_user_without_a_home_folder_is_asked_for_a_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of a pod, the image's user got a traceback: it has neither HOME nor a line in /etc/passwd."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 2)
+    with pytest.raises(ConfigError, match=r"kubeconfig ~/.kube/config: .*home.*; name a kubeconfig"):
+        load_connection(environ=NO_ENVIRONMENT, service_account=tmp_path / "none")
 
 
 @pytest.mark.parametrize(
