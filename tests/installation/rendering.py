@@ -47,6 +47,7 @@ PLATFORM: Manifest = EVERYTHING | {
     "podLabels": {"example.org/tier": "system"},
     "ports": {"http": 18080, "https": 18443},
     "podSecurityContext": {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000},
+    "startupProbe": {"failureThreshold": 300},
     "livenessProbe": {"initialDelaySeconds": 5, "failureThreshold": 6},
     "readinessProbe": {"timeoutSeconds": 2},
     "logLevel": "debug",

@@ -63,6 +63,7 @@ MAPPINGS = {
     "configuration",
     "tokenSecret",
     "issuerRef",
+    "startupProbe",
     "livenessProbe",
     "readinessProbe",
 }
@@ -120,8 +121,16 @@ CHANGES: dict[str, tuple[Manifest, Manifest]] = {
         {f"{CONTAINER}.securityContext.readOnlyRootFilesystem": False},
     ),
     "probes": (
-        {"livenessProbe": {"failureThreshold": 6}, "readinessProbe": {"periodSeconds": 5}},
-        {f"{CONTAINER}.livenessProbe.failureThreshold": 6, f"{CONTAINER}.readinessProbe.periodSeconds": 5},
+        {
+            "startupProbe": {"failureThreshold": 300},
+            "livenessProbe": {"failureThreshold": 6},
+            "readinessProbe": {"periodSeconds": 5},
+        },
+        {
+            f"{CONTAINER}.startupProbe.failureThreshold": 300,
+            f"{CONTAINER}.livenessProbe.failureThreshold": 6,
+            f"{CONTAINER}.readinessProbe.periodSeconds": 5,
+        },
     ),
     "log level": ({"logLevel": "debug"}, {f"{CONTAINER}.args": [*ARGS, "--log-level", "debug"]}),
     "environment": ({"extraEnv": [PROXY]}, {f"{CONTAINER}.env": [PROXY]}),
