@@ -152,10 +152,10 @@ def resource_claim(name: str = "gpu", *requests: Json, **fields: Any) -> Resourc
     return decode_resource_claim(encode(claim_json(name, *requests, **fields)))
 
 
-def claim_template(name: str = "gpus", *requests: Json) -> ResourceClaimTemplate:
+def claim_template(name: str = "gpus", *requests: Json, **fields: Any) -> ResourceClaimTemplate:
     """Build a template of claims for one device, or for the devices of these requests."""
     metadata = {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}", "resourceVersion": "1"}
-    spec = claim_json("gpu", *requests)["spec"]
+    spec = claim_json("gpu", *requests, **fields)["spec"]
     return decode_resource_claim_template(encode({"metadata": metadata, "spec": {"spec": spec}}))
 
 

@@ -22,6 +22,7 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Mask
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ASSIGNED_POD_DELETE, RESOURCE_CLAIM_DELETE
+from tidelock.framework.rejections import numbers_of, reasons_of
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
 from tidelock.model.devices import DeviceId
 from tidelock.model.meta import Key
@@ -219,8 +220,8 @@ class AdmissionCheck:
         state, verdicts = self._judge(pod, judged)
         for plugin, mask in verdicts:
             if not mask[0]:
-                reasons = ", ".join(plugin.reasons(state, pod, judged, 0))
-                numbers = plugin.detail(state, pod, judged, 0)
+                reasons = ", ".join(reasons_of(plugin, state, pod, judged, 0))
+                numbers = numbers_of(plugin, state, pod, judged, 0)
                 return f"{node_name}: {reasons}" + (f" ({numbers})" if numbers else "")
         return ""
 
@@ -237,7 +238,7 @@ class AdmissionCheck:
         for plugin, mask in verdicts:
             for index in np.flatnonzero(left & ~mask).tolist():
                 preemption_may_help = plugin.preemption_may_help(state, pod, judged, index)
-                reasons = ", ".join(plugin.reasons(state, pod, judged, index))
+                reasons = ", ".join(reasons_of(plugin, state, pod, judged, index))
                 (failed if preemption_may_help else hopeless)[judged.nodes[index].name] = reasons
             left &= mask
         return CheckResult(

@@ -278,7 +278,7 @@ def _left(pod: Pod, picture: OfflineScheduler) -> ObjectOutcome:
         why = f"schedulerName is {pod.spec.scheduler_name}, expected {' or '.join(picture.decider.profiles)}"
         return ObjectOutcome(_name(pod), "not Tidelock's", "", why, good=False)
     gates = (plugin.pre_enqueue(pod) for plugin in profile.pre_enqueue)
-    reasons = ", ".join(reason for status in gates if not status.ok for reason in status.reasons)
+    reasons = "; ".join(reason for status in gates if not status.ok for reason in status.reasons)
     return ObjectOutcome(_name(pod), "gated", "", reasons, good=False)
 
 

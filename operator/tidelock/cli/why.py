@@ -143,7 +143,7 @@ def _about_pod(picture: OfflineScheduler, pod: Pod, world: ClusterState) -> WhyA
     unbound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
     decider.objects.pod_groups.join(unbound)  # the picture is without the pod
     gates = [(plugin.name, plugin.pre_enqueue(unbound)) for plugin in profile.pre_enqueue]
-    closed = {name: ", ".join(status.reasons) for name, status in gates if not status.ok and not bound_to}
+    closed = {name: "; ".join(status.reasons) for name, status in gates if not status.ok and not bound_to}
     scheduled = next((each for each in pod.status.conditions if each.type == "PodScheduled"), None)
     has_message = scheduled is not None and scheduled.message and not bound_to
     if scheduled is not None and has_message and scheduled.message not in closed.values():

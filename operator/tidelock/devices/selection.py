@@ -11,6 +11,7 @@ from typing import Protocol
 from tidelock.devices.errors import AllocationError, SearchLimitError, SelectorError
 from tidelock.devices.pools import Candidate
 from tidelock.model.devices import Device, ResourceSlice
+from tidelock.model.printable import shortened
 
 MOST_COST = 3_000_000
 """The cost of all evaluations for a pod. The most expensive ones take some 0.05 s for a million."""
@@ -24,16 +25,16 @@ _LONGEST = 10 * 1024
 _MOST_COMPILED = 256
 _MOST_RESULTS = 16
 
-# As in Kubernetes (cel.EnhanceRuntimeError).
-_HINT = (
-    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for"
-    " optional fields"
-)
+# As in Kubernetes (cel.EnhanceRuntimeError), in fewer characters.
+_HINT = ". consider .? with orValue(), or has(), for optional fields"
 _RESULTS = "selected"
 _NOTHING_KEPT: dict[str, "_Results"] = {}
 
-_Results = list[bool | SelectorError | None]
-"""For each device of a slice whether it is selected, why that can't be said, or None before it is asked."""
+_Results = list[bool | str | None]
+"""For each device of a slice whether it is selected, why that can't be said, or None before it is asked.
+
+An exception would keep all values of its evaluation in memory.
+"""
 
 
 class CompiledSelector(Protocol):
@@ -53,7 +54,7 @@ class DeviceSelection:
     def __init__(self, compiler: SelectorCompiler) -> None:
         self._compiler = compiler
         self._cost_left = MOST_COST
-        self._compiled: OrderedDict[str, CompiledSelector | SelectorError] = OrderedDict()
+        self._compiled: OrderedDict[str, CompiledSelector | str] = OrderedDict()
 
     def begin(self) -> None:
         """Begin with another pod. What the last one has left to find out is found out at its next attempt."""
@@ -93,18 +94,18 @@ class DeviceSelection:
 
     def _find_out(self, expression: str, candidate: Candidate, where: str) -> bool:
         selector = self._compile(expression)
-        if isinstance(selector, SelectorError):
+        if isinstance(selector, str):
             raise AllocationError(f"{where}: CEL compile error: {selector}")
         results = _results_of(candidate.slice, expression)
         selected = results[candidate.index]
         if selected is None:
             selected = results[candidate.index] = self._ask(selector, candidate)
-        if isinstance(selected, SelectorError):
-            hint = _HINT if "no such key:" in str(selected) else ""
+        if isinstance(selected, str):
+            hint = _HINT if "no such key:" in selected else ""
             raise AllocationError(f"{where} on device {candidate.id}: CEL runtime error: {selected}{hint}")
         return selected
 
-    def _compile(self, expression: str) -> CompiledSelector | SelectorError:
+    def _compile(self, expression: str) -> CompiledSelector | str:
         compiled = self._compiled.get(expression)
         if compiled is None:
             cost = min(len(expression), _LONGEST) * _COST_OF_BYTE
@@ -115,7 +116,7 @@ class DeviceSelection:
             try:
                 compiled = self._compiler(expression)
             except SelectorError as error:
-                compiled = error
+                compiled = shortened(str(error))
             self._compiled[expression] = compiled
             if len(self._compiled) > _MOST_COMPILED:
                 self._compiled.popitem(last=False)
@@ -123,7 +124,7 @@ class DeviceSelection:
             self._compiled.move_to_end(expression)
         return compiled
 
-    def _ask(self, selector: CompiledSelector, candidate: Candidate) -> bool | SelectorError:
+    def _ask(self, selector: CompiledSelector, candidate: Candidate) -> bool | str:
         if self._cost_left < 0:
             raise SearchLimitError("timed out trying to allocate devices")
         self._cost_left -= _COST_OF_EVALUATION
@@ -131,7 +132,7 @@ class DeviceSelection:
             selected, cost = selector(candidate.id.driver, candidate.device)
         except SelectorError as error:
             self._cost_left -= error.cost
-            return error
+            return shortened(str(error))
         self._cost_left -= cost
         return selected
 

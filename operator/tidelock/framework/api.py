@@ -31,12 +31,16 @@ from tidelock.framework.waiting_pods import WaitingPods
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
+from tidelock.model.printable import shortened
 
 Scores = npt.NDArray[np.float64]
 
 PatchKind = Literal["merge", "json", "strategic", "apply"]
 
 MAX_NODE_SCORE = 100
+
+MOST_REASONS = 16
+"""Most reasons in a status or a message."""
 
 
 class Code(IntEnum):
@@ -53,7 +57,7 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Outcome with its reasons, which are shown to people."""
+    """Outcome with its reasons, which are shown to people. Their number and their lengths are limited."""
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
@@ -66,6 +70,10 @@ class Status:
     def ok(self) -> bool:
         """Whether the pod may go on."""
         return self.code in (Code.SUCCESS, Code.SKIP)
+
+    def __post_init__(self) -> None:
+        if self.reasons:
+            object.__setattr__(self, "reasons", tuple(map(shortened, self.reasons[:MOST_REASONS])))
 
 
 SUCCESS = Status()
@@ -312,7 +320,7 @@ class PostFilterResult:
     A nominated node of None keeps the pod's nomination, and an empty one removes it. `candidates` returns all
     suitable nodes, about which extenders are asked. Without it they are not. `obstacles` are the filters that
     would reject nodes even without all possible victims. `unfinished` means that another attempt can try more
-    nodes.
+    nodes. `message` has the numbers of nodes on which evictions don't help, and follows the status' reasons.
     """
 
     status: Status
@@ -321,6 +329,7 @@ class PostFilterResult:
     candidates: Callable[[], dict[str, Victims]] | None = None
     obstacles: frozenset[str] = frozenset()
     unfinished: bool = False
+    message: str = ""
 
 
 class SingleReasonFilter(Filter):

@@ -23,6 +23,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from tidelock.model.printable import shortened
+
 CONFIG_API_VERSION = "kubescheduler.config.k8s.io/v1"
 DEFAULT_NAME = "default-scheduler"
 
@@ -309,5 +311,4 @@ def problem_text(problem: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+    return shortened(json.dumps(value, default=str, ensure_ascii=False), _LONGEST_VALUE)

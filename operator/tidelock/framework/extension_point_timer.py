@@ -9,10 +9,16 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from tidelock.framework.api import Code, Plugin
+from tidelock.model.printable import shortened
 
 
 class PluginError(Exception):
     """A plugin failed: an error of its pod, and no rejection."""
+
+    @classmethod
+    def of(cls, point: str, plugin: str, problem: str) -> Self:
+        """Return the error of a plugin at an extension point, with a problem of any length."""
+        return cls(f'running {point} plugin "{plugin}": {shortened(problem)}')
 
 
 class MetricsRecorder(Protocol):
@@ -65,8 +71,7 @@ class ExtensionPointTimer:
         plugin, point = self._plugin, self._point
         self.leave(Code.SUCCESS if error is None else Code.ERROR)
         if isinstance(error, Exception) and not isinstance(error, PluginError) and plugin is not None:
-            text = f'running {point} plugin "{plugin.name}": {type(error).__name__}: {error}'
-            raise PluginError(text) from error
+            raise PluginError.of(point, plugin.name, f"{type(error).__name__}: {error}") from error
 
     def enter(self, point: str) -> None:
         """Begin an extension point, after the success of the one before."""
@@ -102,7 +107,7 @@ class ExtensionPointTimer:
 
     def fail(self, plugin: Plugin, reasons: tuple[str, ...]) -> PluginError:
         """Return the error of a plugin with an error status."""
-        return PluginError(f'running {self._point} plugin "{plugin.name}": {", ".join(reasons)}')
+        return PluginError.of(self._point, plugin.name, ", ".join(reasons))
 
     def _measure(self, recorder: MetricsRecorder, following: Plugin | None) -> None:
         """Measure the plugin that was asked last, and begin with the one that follows."""

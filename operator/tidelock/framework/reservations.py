@@ -65,7 +65,7 @@ class Reservations(Protocol):
     def shares_windows(self, node_name: str) -> bool:
         """Return whether windows share capacity of a node, so that one's end may free nothing."""
 
-    def waiting_text(self, pod: Pod) -> str:
+    def waiting_reasons(self, pod: Pod) -> tuple[str, ...]:
         """Return which reservations a pod waits for that requires one, or that it has none."""
 
     def misfit(self, pod: Pod, entries: Sequence[ReservationInfo], node_name: str) -> float | None:

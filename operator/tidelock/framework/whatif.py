@@ -22,6 +22,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.framework.extension_point_timer import ExtensionPointTimer
 from tidelock.framework.own_reservations import AllReservations, OwnReservations
+from tidelock.framework.rejections import count_of_reasons
 from tidelock.ledger.lifecycle import lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.pods import Pod
@@ -191,7 +192,7 @@ def count_reasons_of_views(plugin: Filter, pod: Pod, views: Iterable[NodeView]) 
     """Count a filter's reasons on nodes as they would be."""
     counts: Counter[str] = Counter()
     for view in views:
-        counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
+        counts += count_of_reasons(plugin, view.state, pod, view.snapshot, view.rows)
     return counts
 
 

@@ -42,7 +42,19 @@ def _may_read() -> None:
     """Allow a read at any time."""
 
 
-_encode = msgspec.json.Encoder().encode
+def _plain(value: object) -> object:
+    """Return the plain value of a subclass of str or a NumPy scalar, or raise TypeError for others.
+
+    msgspec refuses to encode them. A write that contains one would fail for ever.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if callable(item := getattr(value, "item", None)):
+        return item()
+    raise TypeError(f"an object of type {type(value).__name__} has no JSON")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from types import MappingProxyType
 import msgspec
 
 from tidelock.model.nesting import depth_bounded
+from tidelock.model.printable import shortened
 
 _TEXT_LIMIT = 256  # characters of a response that is not JSON, such as a proxy's whole error page
+_MESSAGE_LIMIT = 4096  # characters of the API server's message, which can quote a whole refused value
 _FIRST_SERVER_ERROR = 500
 
 
@@ -185,7 +187,7 @@ def _parse_status(body: bytes) -> ErrorStatus:
     except ValueError:
         status = ErrorStatus()
     if status.kind == "Status":
-        return status
+        return msgspec.structs.replace(status, message=shortened(status.message, _MESSAGE_LIMIT))
     return ErrorStatus(message=body[: 4 * _TEXT_LIMIT].decode(errors="replace")[:_TEXT_LIMIT].strip())
 
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 from tidelock.ledger.capacity.holdings import Holdings
 from tidelock.ledger.capacity.sharing import Sharing
-from tidelock.ledger.owners.awaited import awaited_text
+from tidelock.ledger.owners.awaited import awaited_reasons
 from tidelock.ledger.owners.claims import Claims
 from tidelock.ledger.owners.ownership import Ownership
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -49,9 +49,9 @@ class PluginView:
         """Return whether windows share capacity of a node."""
         return self._holdings.timeline.shares(node_name)
 
-    def waiting_text(self, pod: Pod) -> str:
+    def waiting_reasons(self, pod: Pod) -> tuple[str, ...]:
         """Return which reservations a pod waits for, or that it has none."""
-        return awaited_text(self._ownership, pod)
+        return awaited_reasons(self._ownership, pod)
 
     def misfit(self, pod: Pod, entries: Sequence[ReservationInfo], node_name: str) -> float | None:
         """Return by how much own reservations on a node miss the requests, or None if they name the pod."""

@@ -7,6 +7,9 @@ look different from its content.
 
 import re
 
+LONGEST_REASON = 200
+"""Most characters of a reason or an error that leaves a plugin."""
+
 # All characters that `str.isprintable` accepts stay. It refuses Unicode's categories "Other" and "Separator"
 # except for the space.
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -21,6 +24,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else _escaped(character) for character in text)
+
+
+def shortened(text: str, most: int = LONGEST_REASON) -> str:
+    """Return a text with at most so many characters. The last of a text that was longer is an ellipsis.
+
+    The result is a plain string, because msgspec refuses to encode a subclass of str.
+    """
+    plain = str(text)
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
 def printable_json(text: str) -> str:

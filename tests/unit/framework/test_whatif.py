@@ -122,7 +122,7 @@ def preempted(made: Scene, kind: type[QuietNode]) -> list[str]:
     state, snapshot, filter_result = judged(made, kind, wanting)
     result = DefaultPreemption(made.handle, {}).post_filter(state, wanting, snapshot, filter_result)
     if result.victims is None:
-        return list(result.status.reasons)
+        return [result.message]
     return [placed.pod.meta.name for placed in result.victims.pods]
 
 

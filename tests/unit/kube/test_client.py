@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from aiohttp import web
 
@@ -63,6 +64,18 @@ async def test_a_body_is_sent_as_json(client: KubeClient, server: ScriptedServer
     assert asked.method == "POST"
     assert asked.headers["Content-Type"] == "application/json"
     assert asked.body == b'{"app":"web"}'
+
+
+async def test_a_body_may_have_subclasses_of_str_and_numpy_scalars(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """Regression: a quote's reason of its own class was a TypeError, and the write failed for ever."""
+    server.replays(answers("{}", status=201))
+    reason = type("Reason", (str,), {})("timed out")
+    await client.create(PODS.collection("shop"), {reason: [reason, np.int64(3), np.float64(0.5), np.True_]})
+    assert server.asked[0].body == b'{"timed out":["timed out",3,0.5,true]}'
+    with pytest.raises(TypeError, match="an object of type object has no JSON"):
+        await client.create(PODS.collection("shop"), {"reason": object()})
 
 
 @pytest.mark.parametrize(

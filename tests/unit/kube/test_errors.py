@@ -51,6 +51,13 @@ def test_each_failure_has_its_type(code: int, reason: str, expected: type[ApiErr
         assert str(error) == f"{code} {reason}: because"
 
 
+def test_a_message_of_the_api_server_is_limited() -> None:
+    """A refused value of any length is part of the message."""
+    body = _status(422, "Invalid").replace(b"because", b"x" * 1_000_000)
+    for error in (error_from_response(422, body, retry_after=None, writing=False), error_from_event(body)):
+        assert len(error.message) == 4096
+
+
 def test_only_failures_that_can_pass_are_transient() -> None:
     transient = {kind for kind in ApiError.__subclasses__() if issubclass(kind, TransientError)}
     assert transient == {TransientError}

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from copy import copy
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from builders import NAMESPACE, NOW, quota, reservation
@@ -135,7 +136,9 @@ class Judgement:
 
     def reasons(self, name: str = "node-a") -> tuple[str, ...]:
         assert isinstance(self.plugin, Filter)
-        return self.plugin.reasons(self.state, self.pod, self.snapshot, self._row(name))
+        reasons = self.plugin.reasons(self.state, self.pod, self.snapshot, self._row(name))
+        assert msgspec.json.decode(msgspec.json.encode(reasons)) == list(reasons)
+        return reasons
 
     def preemption_may_help(self, name: str = "node-a") -> bool:
         assert isinstance(self.plugin, Filter)

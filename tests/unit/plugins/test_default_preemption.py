@@ -104,9 +104,7 @@ def test_the_message_says_why_no_eviction_helps() -> None:
 
     result = preempt(scene, high())
 
-    assert result.status.reasons == (
-        BOTH + "1 Insufficient cpu, 1 No preemption victims found for incoming pod.",
-    )
+    assert result.message == BOTH + "1 Insufficient cpu, 1 No preemption victims found for incoming pod."
     assert result.nominated_node_name == ""
     assert not result.status.ok
 
@@ -115,11 +113,11 @@ def test_a_node_without_pods_of_lower_priority_has_no_victims() -> None:
     scene = crowd("node-a", "node-b")
     put(scene, "equal", "3", 10, "node-a")
     put(scene, "higher", "3", 20, "node-b")
-    nobody = (BOTH + "2 No preemption victims found for incoming pod.",)
-    assert preempt(scene, high()).status.reasons == nobody
+    nobody = BOTH + "2 No preemption victims found for incoming pod."
+    assert preempt(scene, high()).message == nobody
 
     scene.reservation("equal", "node-b", resources={"cpu": "1"}, owner="other", priority=10)
-    assert preempt(scene, high()).status.reasons == nobody
+    assert preempt(scene, high()).message == nobody
 
     scene.reservation("low", "node-a", resources={"cpu": "1"}, owner="other", priority=9)
     assert victims(preempt(scene, high("1"))) == ("node-a", [], ["low"])
@@ -132,8 +130,10 @@ def test_nodes_that_no_eviction_can_change_are_not_tried() -> None:
     put(scene, "low", "1", 0, "node-b")
     wanting = high("2", annotations={REQUIRE_RESERVATION: "true"})
 
-    assert preempt(scene, wanting).status.reasons == (
-        BOTH + "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.",
+    assert (
+        preempt(scene, wanting).message
+        == BOTH
+        + "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
     )
 
 
@@ -376,8 +376,9 @@ def test_a_reservation_of_equal_or_higher_priority_is_never_preempted() -> None:
     scene.reservation("higher", resources={"cpu": "2"}, priority=11, owner="db-1")
 
     assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
-    assert preempt(scene, high("2")).status.reasons == (
-        "preemption: 0/1 nodes are available: 1 Insufficient cpu beside reservations.",
+    assert (
+        preempt(scene, high("2")).message
+        == "preemption: 0/1 nodes are available: 1 Insufficient cpu beside reservations."
     )
 
 
@@ -400,9 +401,7 @@ def test_capacity_of_a_nominated_pod_is_not_taken_by_pods_of_equal_priority() ->
     put(scene, "low", "4")
     scene.cache.nominator.nominate(pod("first", requests={"cpu": "3"}, priority=10), "node-a")
 
-    assert preempt(scene, high("2")).status.reasons == (
-        "preemption: 0/1 nodes are available: 1 Insufficient cpu.",
-    )
+    assert preempt(scene, high("2")).message == "preemption: 0/1 nodes are available: 1 Insufficient cpu."
     assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
     above = pod("web-1", requests={"cpu": "2"}, priority=11)
     assert victims(preempt(scene, above)) == ("node-a", ["low"], [])
@@ -431,6 +430,6 @@ def test_a_pod_that_no_filter_refused_gets_no_victims() -> None:
     nowhere = FilterResult(np.zeros(1, np.bool_), (), ())
     result = DefaultPreemption(scene.handle, {}).post_filter(CycleState(), high(), snapshot, nowhere)
 
-    assert result.status.reasons == (
-        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+    assert (
+        result.message == "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )

@@ -16,16 +16,19 @@ MISSING = "waiting for a reservation, and none names this pod as its owner"
 _NAMED = 3
 
 
-def awaited_text(ownership: Ownership, pod: Pod) -> str:
-    """Return the reservations that a pod waits for with phases and reasons, or that none names it."""
+def awaited_reasons(ownership: Ownership, pod: Pod) -> tuple[str, ...]:
+    """Return the reservations that a pod waits for with phases and reasons, or that none names it.
+
+    Semicolons between them make a sentence.
+    """
     named = ownership.naming(pod)
     if not named:
         former = ownership.former(pod)
-        return f"{MISSING}: {former}" if former else MISSING
-    texts = [f"{entry.key}, which is {_standing(entry)}" for entry in named[:_NAMED]]
+        return (f"{MISSING}: {former}" if former else MISSING,)
+    first, *others = [f"{entry.key}, which is {_standing(entry)}" for entry in named[:_NAMED]]
     if len(named) > _NAMED:
-        texts.append(f"{len(named) - _NAMED} more")
-    return f"waiting for reservation {'; or '.join(texts)}"
+        others.append(f"{len(named) - _NAMED} more")
+    return f"waiting for reservation {first}", *(f"or {other}" for other in others)
 
 
 def repeats(text: str, earlier: str) -> bool:

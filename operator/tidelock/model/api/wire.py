@@ -31,6 +31,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from tidelock.model.meta import field_path
+from tidelock.model.printable import shortened
 
 VALIDATIONS = "x-kubernetes-validations"
 LARGEST_INTEGER = 2**53
@@ -265,7 +266,7 @@ def spec_problems(error: ValidationError) -> str:
     text = "; ".join(
         f"{field_path(('spec', *problem['loc']))}: {_message(problem)}" for problem in error.errors()
     )
-    return text if len(text) <= _PROBLEMS_LENGTH else text[: _PROBLEMS_LENGTH - 1] + "…"
+    return shortened(text, _PROBLEMS_LENGTH)
 
 
 def _message(problem: Any) -> str:

@@ -42,6 +42,7 @@ from tidelock.framework.disruptions import violating
 from tidelock.framework.extender import ExtenderAdviceData
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.framework.plugin_args import read_args
+from tidelock.framework.rejections import nodes_by_reason
 from tidelock.framework.whatif import (
     WhatIf,
     filter_rows_with_nominated_pods,
@@ -165,10 +166,13 @@ class DefaultPreemption(PostFilter):
             start, missing = start + size, _missing(found, enough)
         harms = np.concatenate([_NONE, *(batch.harms for batch in found)])
         if not len(harms):
-            histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
-            status = _status(f"0/{len(snapshot)} nodes are available: {histogram}.")
-            unfinished = len(rows) < len(all_rows)
-            return PostFilterResult(status, "", obstacles=frozenset(obstacles), unfinished=unfinished)
+            return PostFilterResult(
+                Status(Code.UNSCHEDULABLE),
+                "",
+                obstacles=frozenset(obstacles),
+                unfinished=len(rows) < len(all_rows),
+                message=f"preemption: {nodes_by_reason(len(snapshot), +counts)}",
+            )
         batch, place = _each(found)[int(np.lexsort(harms.T[::-1])[0])]
         node_name, victims = batch.victims(place)
         return PostFilterResult(_found(node_name, victims), node_name, victims, lambda: _all_victims(found))

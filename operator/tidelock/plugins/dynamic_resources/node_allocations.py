@@ -19,6 +19,7 @@ from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.devices import DeviceId
 from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
+from tidelock.model.printable import shortened
 from tidelock.model.resource_claims import (
     MOST_ALTERNATIVES,
     AllocationResult,
@@ -32,6 +33,12 @@ from tidelock.plugins.dynamic_resources.search_results import SearchResults
 _MOST_STEPS_OF_POD = 10 * MOST_STEPS
 # The feature of a kubelet that leaves out the calls in `skipNodeOperations`.
 _OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
+
+_Found = tuple[Solution | str, bool]
+"""The devices of a node or the reason for which it has none, and whether other pods can share the result.
+
+They can't share a reason that names the claim, or that comes of the pod's limit of steps.
+"""
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
@@ -194,12 +201,12 @@ class NodeAllocations:
         if node_name in self.own:
             if node_name not in self._found:
                 devices = self.pools.of(self.columns.nodes[row])
-                self._found[node_name] = self._own_or_free(group, devices, self.own[node_name])
+                self._found[node_name], _ = self._own_or_free(group, devices, self.own[node_name])
             return self._found[node_name]
         self._search(group, np.array([row]))
         return group.results.of(row) or self._reasons[row]
 
-    def _own_or_free(self, group: NodeGroup, devices: NodeDevices, own: OwnDevices) -> Solution | str:
+    def _own_or_free(self, group: NodeGroup, devices: NodeDevices, own: OwnDevices) -> _Found:
         """Search for the held devices of each claim. If that fails, search for any free ones beside them."""
         known = self.allocator
         in_use = AllocatedToOthers(known.allocated, allocation_of((*own.taken, *own.reusable)))
@@ -210,14 +217,15 @@ class NodeAllocations:
         only = {index: ids for index, ids in held.items() if ids}
         exactly = DeviceAllocator(in_use, known.selection, known.rules, only)
         found = self._devices(group, devices, exactly)
-        if isinstance(found, Solution):
+        if isinstance(found[0], Solution):
             return found
         return self._devices(group, devices, DeviceAllocator(in_use, known.selection, known.rules))
 
     def _search(self, group: NodeGroup, rows: Rows) -> None:
         """Search for devices on all of some nodes with unknown results. Equal devices are searched once."""
         nodes = self.columns.nodes
-        shared: dict[int, Solution | str] = {}
+        shared: dict[int, _Found] = {}
+        texts: dict[str, str] = {}  # one for all nodes with an equal reason
         for row in group.results.stale(rows):
             if row in self._reasons:
                 continue
@@ -228,30 +236,25 @@ class NodeAllocations:
             found = shared.get(id(devices))
             if found is None:
                 found = shared[id(devices)] = self._devices(group, devices, self.allocator)
-            if isinstance(found, _OwnReason):
-                self._reasons[row] = found
+            result, sharable = found
+            if isinstance(result, str) and not sharable:
+                self._reasons[row] = texts.setdefault(result, result)
             else:
-                group.results.keep(row, found)
+                group.results.keep(row, result)
 
-    def _devices(self, group: NodeGroup, devices: NodeDevices, allocator: DeviceAllocator) -> Solution | str:
+    def _devices(self, group: NodeGroup, devices: NodeDevices, allocator: DeviceAllocator) -> _Found:
         most = min(MOST_STEPS, self._steps_left)
         try:
             solution, steps = allocator.allocate(group.to_allocate, devices, most)
         except SearchLimitError:
             self._steps_left -= most
-            return _OwnReason(TIMED_OUT)
+            return TIMED_OUT, False
         except AllocationError as error:
-            return _OwnReason(error)
+            return shortened(str(error)), False
         self._steps_left -= steps
         if solution is None:
-            return INVALID_POOLS if any(pool.invalid for pool in devices.pools) else CANNOT_ALLOCATE
-        return solution
-
-
-class _OwnReason(str):
-    """A reason that names the claim, or that comes of the pod's limit of steps: other pods can't share it."""
-
-    __slots__ = ()
+            return INVALID_POOLS if any(pool.invalid for pool in devices.pools) else CANNOT_ALLOCATE, True
+        return solution, True
 
 
 def _reachable(allocation: AllocationResult | None, node: Node) -> bool:

@@ -88,8 +88,7 @@ class ReservationPlugin(
         own = self.handle.reservations.own(pod) if pod.requires_reservation else []
         if not pod.requires_reservation or any(_serves(entry, pod) for entry in own):
             return SUCCESS
-        text = self.handle.reservations.waiting_text(pod)
-        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, self.handle.reservations.waiting_reasons(pod))
 
     def pre_filter(self, state: CycleState, pod: Pod, snapshot: Snapshot) -> Status:
         """Find the pod's own reservations. Skip the pod if nothing is held and it requires none."""

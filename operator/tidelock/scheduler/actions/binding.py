@@ -268,7 +268,7 @@ class Binder:
                 if uid in cancellable:  # the process ends
                     raise
                 reason = f"preempted by {DefaultPreemption.name}"
-                raise PluginError(f'running PreBind plugin "{plugin.name}": {reason}') from None
+                raise PluginError.of("PreBind", plugin.name, reason) from None
             finally:
                 cancellable.pop(uid, None)
 
@@ -374,16 +374,15 @@ class Binder:
             code = status.code
         except ApiError as error:
             self._telemetry.api_errors.labels(point, type(error).__name__).inc()
-            raise PluginError(f'running {point} plugin "{plugin}": {error}') from error
+            raise PluginError.of(point, plugin, str(error)) from error
         except Exception as error:
             self._isolation.failed("binding", PODS, assumed.pod.meta, error)
-            text = f'running {point} plugin "{plugin}": {type(error).__name__}: {error}'
-            raise PluginError(text) from error
+            raise PluginError.of(point, plugin, f"{type(error).__name__}: {error}") from error
         finally:
             if assumed.state.expect(ExtensionPointTimer).sampled:
                 self._telemetry.ran(plugin, point, code, self._clock.monotonic() - started)
         if not status.ok:
-            raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
+            raise PluginError.of(point, plugin, ", ".join(status.reasons))
         return status.code
 
     async def _timed(self, point: str, assumed: AssumedPod, work: Awaitable[None]) -> None:

@@ -11,10 +11,15 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Code, Filter, FilterResult, NodeView, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extension_point_timer import PluginError
+from tidelock.framework.rejections import count_of_reasons, nodes_by_reason, numbers_of
 from tidelock.model.pods import Pod
+from tidelock.model.printable import shortened
 
 # Nodes of which a diagnosis has the numbers. The counts cover all nodes.
 _MOST_NODES = 3
+_MOST_RIVALS = 3
+# Characters of a message, which is kept for each waiting pod and reservation.
+_LONGEST_MESSAGE = 4096
 _NO_NODES = "no nodes available to schedule pods"  # as in kube-scheduler
 
 
@@ -35,6 +40,9 @@ class Diagnosis:
     pending: frozenset[str] = frozenset()
     again: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", shortened(self.message, _LONGEST_MESSAGE))
+
 
 def diagnose_plugin_rejection(point: str, plugin: str, status: Status) -> Diagnosis:
     """Return the diagnosis if a plugin rejects the last node, in kube-scheduler's form.
@@ -44,7 +52,7 @@ def diagnose_plugin_rejection(point: str, plugin: str, status: Status) -> Diagno
 
     """
     if status.code is Code.ERROR:
-        raise PluginError(f'running {point} plugin "{plugin}": {", ".join(status.reasons)}')
+        raise PluginError.of(point, plugin, ", ".join(status.reasons))
     message = f"0/1 nodes are available: {', '.join(f'1 {reason}' for reason in sorted(status.reasons))}."
     if status.code is Code.PENDING:
         return Diagnosis(message, frozenset(), pending=frozenset({plugin}))
@@ -54,8 +62,7 @@ def diagnose_plugin_rejection(point: str, plugin: str, status: Status) -> Diagno
 def diagnose(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Diagnosis:
     """Return the message: the number of nodes for each reason, then the numbers of a few nodes."""
     counts = count_reasons(filter_result, state, pod, snapshot)
-    histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    message = f"0/{len(snapshot)} nodes are available" + (f": {histogram}." if histogram else ".")
+    message = nodes_by_reason(len(snapshot), counts)
     if not len(snapshot) and not pod.spec.node_name:
         message = _NO_NODES
     elif pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
@@ -75,15 +82,17 @@ def count_reasons(
     counts: Counter[str] = Counter()
     for plugin, mask in filter_result.ruled_out:
         for view in filter_result.views(mask, state, snapshot):
-            counts += plugin.tally(view.state, pod, view.snapshot, view.rows)
+            counts += count_of_reasons(plugin, view.state, pod, view.snapshot, view.rows)
     return counts
 
 
 def in_detail(plugin: Filter, pod: Pod, view: NodeView, filter_result: FilterResult) -> str:
     """Describe the shortfall of the one node of a view, and the pods that are nominated there."""
-    numbers = plugin.detail(view.state, pod, view.snapshot, int(view.rows[0]))
-    rivals = ", ".join(str(rival.key) for rival in filter_result.rivals.get(int(view.at[0]), ()))
-    return ", ".join(filter(None, (numbers, rivals and f"beside {rivals}, for which capacity is kept")))
+    numbers = numbers_of(plugin, view.state, pod, view.snapshot, int(view.rows[0]))
+    rivals = filter_result.rivals.get(int(view.at[0]), ())
+    names = ", ".join(str(rival.key) for rival in rivals[:_MOST_RIVALS])
+    names += f" and {len(rivals) - _MOST_RIVALS} more" if len(rivals) > _MOST_RIVALS else ""
+    return ", ".join(filter(None, (numbers, names and f"beside {names}, for which capacity is kept")))
 
 
 def _numbers(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:

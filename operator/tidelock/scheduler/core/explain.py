@@ -11,6 +11,7 @@ import numpy as np
 
 from tidelock.framework.api import Code, Filter
 from tidelock.framework.profile import Profile
+from tidelock.framework.rejections import numbers_of, reasons_of
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
@@ -115,7 +116,7 @@ def _rejections(evaluation: Evaluation, answers: PluginAnswers, row: int) -> lis
             evaluation.timer.ask(plugin)
             there = Rejection(
                 plugin.name,
-                plugin.reasons(view.state, evaluation.pod, view.snapshot, at),
+                reasons_of(plugin, view.state, evaluation.pod, view.snapshot, at),
                 plugin.preemption_may_help(view.state, evaluation.pod, view.snapshot, at),
             )
             return [replace(there, detail=in_detail(plugin, evaluation.pod, view, result))]
@@ -130,9 +131,9 @@ def _rejection(plugin: Filter, evaluation: Evaluation, row: int) -> Rejection:
     evaluation.timer.ask(plugin)
     return Rejection(
         plugin.name,
-        plugin.reasons(state, pod, snapshot, row),
+        reasons_of(plugin, state, pod, snapshot, row),
         plugin.preemption_may_help(state, pod, snapshot, row),
-        plugin.detail(state, pod, snapshot, row),
+        numbers_of(plugin, state, pod, snapshot, row),
     )
 
 

@@ -140,7 +140,7 @@ class Preemptor:
 
 def explained(diagnosis: Diagnosis, result: PostFilterResult) -> Diagnosis:
     """Return the diagnosis with the reasons of PostFilter."""
-    message = " ".join((diagnosis.message, *result.status.reasons))
+    message = " ".join(filter(None, (diagnosis.message, *result.status.reasons, result.message)))
     return replace(diagnosis, message=message, again=result.unfinished)
 
 
@@ -154,6 +154,7 @@ _UNTRIED = PostFilterResult(Status(Code.UNSCHEDULABLE), "")
 
 def _first_to_help(plugins: Sequence[PostFilter], evaluation: Evaluation) -> PostFilterResult:
     reasons: list[str] = []
+    messages: list[str] = []
     nominated_node_name: str | None = None
     obstacles: frozenset[str] = frozenset()
     unfinished = False
@@ -165,9 +166,16 @@ def _first_to_help(plugins: Sequence[PostFilter], evaluation: Evaluation) -> Pos
         if result.status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
             return result
         reasons.extend(result.status.reasons)
+        messages.append(result.message)
         obstacles |= result.obstacles
         unfinished |= result.unfinished
         if result.nominated_node_name is not None:
             nominated_node_name = result.nominated_node_name
     status = Status(Code.UNSCHEDULABLE, tuple(reasons))
-    return PostFilterResult(status, nominated_node_name, obstacles=obstacles, unfinished=unfinished)
+    return PostFilterResult(
+        status,
+        nominated_node_name,
+        obstacles=obstacles,
+        unfinished=unfinished,
+        message=" ".join(filter(None, messages)),
+    )

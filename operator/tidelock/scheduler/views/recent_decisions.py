@@ -12,6 +12,7 @@ from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
+from tidelock.model.printable import shortened
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.outcomes import Unschedulable
 
@@ -83,8 +84,7 @@ class RecentDecisions:
     def _note(self, decision: Decision) -> None:
         if not self._most:
             return
-        if len(decision.why) > _LONGEST_TEXT:
-            decision = decision._replace(why=decision.why[: _LONGEST_TEXT - 1] + "…")
+        decision = decision._replace(why=shortened(decision.why, _LONGEST_TEXT))
         key = (decision.kind, decision.key, decision.verdict)
         self._decisions.pop(key, None)  # so that it goes to the end
         self._decisions[key] = decision

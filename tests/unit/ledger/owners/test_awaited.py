@@ -1,13 +1,13 @@
 """The message of a pod that waits for the reservation that it requires."""
 
 from builders import node, pod
-from tidelock.ledger.owners.awaited import MISSING, awaited_text, repeats
+from tidelock.ledger.owners.awaited import MISSING, awaited_reasons, repeats
 from unit.scheduler.gang import Gang, worker
 from unit.scheduler.machinery import Core
 
 
 def text(core: Core, name: str = "web-0") -> str:
-    return awaited_text(core.ledger.ownership, pod(name))
+    return "; ".join(awaited_reasons(core.ledger.ownership, pod(name)))
 
 
 def test_some_of_many_reservations_are_named() -> None:
@@ -44,8 +44,8 @@ def test_a_member_of_a_group_is_shown_as_pending_until_the_group_has_capacity() 
     gang = Gang(core)
     gang.come()
     core.step()
-    waiting = awaited_text(core.ledger.ownership, worker())
-    assert waiting.startswith("waiting for reservation shop/train-0, which is Pending: GroupIncomplete; or ")
+    first, *_ = awaited_reasons(core.ledger.ownership, worker())
+    assert first == "waiting for reservation shop/train-0, which is Pending: GroupIncomplete"
 
 
 def test_a_consumed_reservation_is_not_shown_as_ended() -> None:

@@ -124,6 +124,19 @@ def test_capacity_that_is_being_freed_for_another_pod_is_a_rejection() -> None:
     assert told.rejections[0].detail == ("cpu 1 needed, 0 free, beside shop/high, for which capacity is kept")
 
 
+def test_of_many_nominated_pods_some_are_named() -> None:
+    core = Core(node("a", cpu="5"))
+    for index in range(5):
+        nominated = pod(f"high-{index}", requests={"cpu": "1"}, priority=10)
+        core.add(nominated)
+        core.decider.cache.nominator.nominate(nominated, "a")
+
+    (told,) = reports(core, name="late", requests={"cpu": "1"}).values()
+
+    beside = "beside shop/high-0, shop/high-1, shop/high-2 and 2 more, for which capacity is kept"
+    assert told.rejections[0].detail == f"cpu 1 needed, 0 free, {beside}"
+
+
 def test_an_explanation_changes_nothing() -> None:
     core = Core(node("a", cpu="2"))
     core.reservation("mine", resources={"cpu": "1"}, owner="web-0")
