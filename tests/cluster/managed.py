@@ -4,7 +4,7 @@ from typing import Any
 
 from cluster.api import Manifest
 from cluster.world import World
-from tidelock.client import RESERVATIONS
+from tidelock.client import PODS, RESERVATIONS
 
 
 def spec(world: World, cpu: str = "1", **fields: Any) -> Manifest:
@@ -16,4 +16,10 @@ def spec(world: World, cpu: str = "1", **fields: Any) -> Manifest:
 def reservations(world: World) -> list[Manifest]:
     """Return the reservations of a world."""
     found: list[Manifest] = world.api.get(RESERVATIONS.collection(world.namespace))["items"]
+    return found
+
+
+def pods(world: World) -> list[Manifest]:
+    """Return the pods of a world."""
+    found: list[Manifest] = world.api.get(PODS.collection(world.namespace))["items"]
     return found

@@ -99,8 +99,8 @@ def rights(world: World, user: str) -> dict[str, set[str]]:
     return {resource: verbs for resource, verbs in found.items() if verbs}
 
 
-def test_a_manager_writes_reservations_and_nothing_else(world: World) -> None:
-    assert rights(world, "mia") == {"reservations.tidelock.dev": READING | WRITING}
+def test_a_manager_writes_reservations_and_reads_single_pods(world: World) -> None:
+    assert rights(world, "mia") == {"reservations.tidelock.dev": READING | WRITING, "pods": {"get"}}
 
 
 def test_a_viewer_only_reads_reservations(world: World) -> None:

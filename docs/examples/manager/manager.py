@@ -2,7 +2,7 @@
 
     python manager.py --deadline 10 --kubeconfig east.yaml --kubeconfig west.yaml pod.yaml
 
-It has no state of its own. After a crash it continues with the reservations of the pod's name.
+It has no state of its own. Run again, it continues with the reservations of the pod's name, or finds the pod.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tidelock.client import PODS, AlreadyExists, ClientError, Cluster, race, release
+from tidelock.client import PODS, AlreadyExists, ClientError, Cluster, Taken, race
 
 
 async def dispatch(clusters: Sequence[Cluster], pod: dict[str, Any], deadline: int) -> str:
@@ -22,36 +22,24 @@ async def dispatch(clusters: Sequence[Cluster], pod: dict[str, Any], deadline: i
 
     Raises:
         AllRefused: no cluster has capacity within `deadline` seconds. The error has the reason of each.
+        Unknown: a cluster does not answer, and an earlier run may have sent the pod there.
 
     """
     name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-    found = await asyncio.gather(*(has(each, pod) for each in clusters))
-    if True in found:  # an earlier run has sent it
-        home = clusters[found.index(True)]
-        for other in set(clusters) - {home}:
-            with suppress(ClientError):  # in a cluster that is away it releases itself
-                await release(other, name, namespace)
-        return home.name
     spec = {
         "template": {"metadata": {"labels": pod["metadata"].get("labels", {})}, "spec": pod["spec"]},
         "owners": [{"pod": {"name": name}}],
         "ttlSeconds": 300,  # enough time to send the pod, even after a crash
         "pendingDeadlineSeconds": deadline,
     }
-    async with race(clusters, spec, name=name, namespace=namespace) as held:
-        with suppress(AlreadyExists):
-            await held.cluster.create(PODS, pod, namespace)
-        held.keep()
-    return held.cluster.name
-
-
-async def has(cluster: Cluster, pod: dict[str, Any]) -> bool:
-    """Return whether a cluster has the pod. One that does not answer, or refuses, counts as without it."""
     try:
-        await cluster.get(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
-    except ClientError:
-        return False
-    return True
+        async with race(clusters, spec, name=name, namespace=namespace) as held:
+            with suppress(AlreadyExists):  # another manager has sent it meanwhile, to the same cluster
+                await held.cluster.create(PODS, pod, namespace)
+            held.keep()
+    except Taken as earlier:
+        return earlier.cluster
+    return held.cluster.name
 
 
 async def run(options: argparse.Namespace) -> str:

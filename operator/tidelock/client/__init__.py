@@ -22,9 +22,11 @@ from tidelock.client.errors import (
     NoCapacity,
     NotFound,
     Refused,
+    Taken,
     TimedOut,
     Unauthorized,
     Unavailable,
+    Unknown,
     Unreachable,
 )
 from tidelock.client.holding import Held, hold
@@ -70,9 +72,11 @@ __all__ = [
     "ReservationScheduleStatus",
     "ReservationSpec",
     "ReservationStatus",
+    "Taken",
     "TimedOut",
     "Unauthorized",
     "Unavailable",
+    "Unknown",
     "Unreachable",
     "WaterLevelSpec",
     "WaterLevelStatus",

@@ -52,6 +52,19 @@ class Lost(ClientError):
     """A reservation ended, or lost its capacity, while its holder relied on it."""
 
 
+class Taken(ClientError):
+    """The pod of the reservation is in a cluster already, as an earlier run of the manager has sent it.
+
+    Attributes:
+        pod: name of the pod.
+        node: name of its node, or empty while it is not bound.
+
+    """
+
+    pod = ""
+    node = ""
+
+
 class AllRefused(ClientError):
     """No cluster of a race holds a committed reservation.
 
@@ -62,6 +75,19 @@ class AllRefused(ClientError):
 
     def __init__(self, failures: Mapping[str, ClientError]) -> None:
         super().__init__("; ".join(map(str, failures.values())))
+        self.failures = failures
+
+
+class Unknown(ClientError):
+    """A cluster of a race can't be asked, so an earlier run may have sent the pod there.
+
+    Attributes:
+        failures: the failure of each such cluster, by the name of the cluster.
+
+    """
+
+    def __init__(self, failures: Mapping[str, ClientError]) -> None:
+        super().__init__(f"an earlier run may have sent the pod: {'; '.join(map(str, failures.values()))}")
         self.failures = failures
 
 
@@ -148,6 +174,13 @@ def refusal(cluster: str, reason: str, message: str, status: ReservationStatus |
     kind = NoCapacity if reason in NO_CAPACITY else Refused
     made = kind(message, cluster=cluster, reason=reason)
     made.status = status
+    return made
+
+
+def taken(cluster: str, reason: str, message: str, *, pod: str, node: str) -> Taken:
+    """Return the error for a pod that is in the cluster already."""
+    made = Taken(message, cluster=cluster, reason=reason)
+    made.pod, made.node = pod, node
     return made
 
 

@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from tidelock.client.cluster import Cluster
-from tidelock.client.errors import AllRefused, ClientError
+from tidelock.client.earlier import look_up
+from tidelock.client.errors import AllRefused, ClientError, Taken
 from tidelock.client.holding import Held, watched
 from tidelock.client.remote import RemoteReservation, completed, finish, release_all
 from tidelock.model.api.reservation import ReservationSpec
@@ -46,15 +47,14 @@ class RacingReservation:
         """Whether the reservation is prepared."""
         return self.failure is None and self.remote.state.decided and self.remote.state.holds
 
-    async def commit(self) -> bool:
-        """Commit the reservation and return whether that counts. Otherwise it is out of the race."""
+    async def commit(self) -> None:
+        """Commit the reservation. If that does not count, it is out of the race."""
         await self.rest()
         try:
             if self.failure is None:
                 await self.remote.commit()
         except ClientError as error:
             self.failure = error
-        return self.failure is None
 
     async def rest(self) -> None:
         """Stop following the reservation. A creation that is under way is awaited."""
@@ -100,11 +100,13 @@ async def race(
     others are released, also after an exception or a cancellation. A reservation in a cluster that can't be
     reached releases itself after `commit.withinSeconds`.
 
-    A race is idempotent like `hold`. One that continues an earlier race prefers the reservation that was
-    committed there. The winner is released at the end of the block, as by `hold`.
+    A race is idempotent like `hold`. Before it creates anything, it asks all clusters for the reservation and
+    for the pods that its owners name. It continues with the reservations of an earlier run, and with a
+    committed one alone. The winner is released at the end of the block, as by `hold`.
 
     Args:
-        clusters: open clusters with different names, the best first.
+        clusters: open clusters with different names, the best first. A cluster that an earlier run may have
+            used must be among them.
         spec: the spec of the reservations, or its JSON. Default for `commit`: 30 s beyond the window.
         name: name of the reservation, which is the same in all clusters.
         namespace: its namespace. Default: that of each cluster.
@@ -113,6 +115,9 @@ async def race(
         interrupt: as for `hold`.
 
     Raises:
+        Taken: an earlier run has sent the pod to one of the clusters.
+        Unknown: a cluster can't be asked for what an earlier run has left. Nothing is created anywhere.
+        AlreadyExists: another reservation has this name in one of the clusters.
         AllRefused: no cluster has granted and committed it, with the failure of each.
         Invalid: the spec is wrong.
         Lost: as for `hold`.
@@ -127,17 +132,20 @@ async def race(
     async with AsyncExitStack() as stack:
         changed = asyncio.Event()
         remotes = [stack.enter_context(RemoteReservation(each, name, namespace, full)) for each in clusters]
-        racing = [RacingReservation(remote, changed) for remote in remotes]
-        dropped: list[asyncio.Task[None]] = []
+        await look_up(remotes)
+        committed = [each for each in remotes if each.state.committed]
+        racing = [RacingReservation(remote, changed) for remote in committed or remotes]
+        rest = [each for each in remotes if committed and each not in committed]
+        dropped = [asyncio.create_task(release_all(rest))]
         winner: RacingReservation | None = None
         try:
             winner = await _decide(racing, changed, key, window)
-            dropped = [asyncio.create_task(each.drop()) for each in racing if each is not winner]
+            dropped += [asyncio.create_task(each.drop()) for each in racing if each is not winner]
             async with watched(winner.held, winner.remote, interrupt=interrupt):
                 yield winner.held
         finally:
             if winner is None:
-                dropped = [asyncio.create_task(each.drop()) for each in racing]
+                dropped += [asyncio.create_task(each.drop()) for each in racing]
             elif not winner.held.kept:
                 dropped.append(asyncio.create_task(winner.drop()))
             await finish(_all(dropped))
@@ -156,13 +164,18 @@ def choose(racing: Sequence[RacingReservation], key: Order | None, *, late: bool
 async def _decide(
     racing: Sequence[RacingReservation], changed: asyncio.Event, key: Order | None, window: float
 ) -> RacingReservation:
-    """Commit the best reservation, then the next one until a commit counts, or raise AllRefused."""
+    """Commit the best reservation, then the next one until a commit counts, or raise AllRefused or Taken."""
     end = time.monotonic() + window
+    best: RacingReservation | None = None
     while True:
+        for each in racing:
+            if isinstance(each.failure, Taken):
+                raise each.failure
+        if best is not None and best.failure is None:
+            return best
         left = end - time.monotonic()
         if (best := choose(racing, key, late=left <= 0)) is not None:
-            if await best.commit():
-                return best
+            await best.commit()
             continue
         failures = {each.remote.cluster.name: each.failure for each in racing if each.failure}
         if len(failures) == len(racing):

@@ -17,6 +17,7 @@ from tidelock.client.errors import (
     Conflict,
     Invalid,
     NotFound,
+    Taken,
     TimedOut,
     Unavailable,
     invalid,
@@ -71,22 +72,35 @@ class RemoteReservation:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    async def find(self) -> None:
+        """Take over the reservation that an earlier run of the manager has left, unless it has ended.
+
+        Raise Taken if its owner has taken it, and AlreadyExists if it asks for something else.
+        """
+        self.created_at = time.monotonic()
+        with suppress(NotFound):
+            self._adopt(await self._read())
+            if self.state.over:
+                self._forget()
+
     async def create(self) -> None:
         """Create the reservation, or take over the one of its name that asks for the same.
 
-        A reservation of the name that has ended is replaced, except one that its owner has taken.
+        A reservation of the name that has ended is replaced. Raise Taken if its owner has taken it.
         """
         for _ in range(_CREATIONS):
+            if self.adopted:
+                return
             self.created_at = time.monotonic()
             try:
                 self._take(await self._create())
             except AlreadyExists:
                 with suppress(NotFound):
                     self._adopt(await self._read())
-                    if not self.state.over or self.state.taken:
+                    if not self.state.over:
                         return
                     await self.release()
-                self.state, self.adopted = self._unknown(), False
+                self._forget()
             else:
                 return
         raise Conflict(f"reservation {self.name} ended {_CREATIONS} times", cluster=self.cluster.name)
@@ -117,13 +131,16 @@ class RemoteReservation:
         await self._patch({"lease": {"renewTime": format_instant(round(time.time(), 3))}})
 
     async def release(self) -> None:
-        """Delete the reservation, if it is the manager's own. One that is gone is released already."""
+        """Delete the reservation, if it is the manager's own. One that is gone is released already.
+
+        One that its owner has taken stays for its retention, as it proves that the pod was sent.
+        """
         if not self.state.uid and self._in_doubt:
             try:
                 self._adopt(await self._read())
-            except (NotFound, AlreadyExists):
+            except (NotFound, AlreadyExists, Taken):
                 return
-        if self.state.uid:
+        if self.state.uid and not self.state.taken:
             with suppress(NotFound, Conflict):  # it is gone, or another one has its name
                 await self.cluster.delete(RESERVATIONS, self.name, self.namespace, uid=self.state.uid)
             self.state.gone = True
@@ -213,14 +230,20 @@ class RemoteReservation:
             raise refusal(self.cluster.name, error.reason, error.message, self.state.status) from error
 
     def _adopt(self, raw: bytes) -> None:
-        """Take over a reservation that asks for the same, or raise AlreadyExists."""
-        found = decode_reservation(raw)
+        """Take over a reservation that asks for the same. Raise AlreadyExists otherwise, or Taken."""
+        found, seen = decode_reservation(raw), self._unknown()
+        seen.take(read_version(raw))
+        if seen.consumed:
+            raise seen.error()
         if found.spec is None or asked_of(found.spec) != asked_of(self.spec):
             text = f"reservation {found.key} exists and asks for something else"
             raise AlreadyExists(text, cluster=self.cluster.name, reason="AlreadyExists")
         self.adopted = True
         self._take(raw)
         self.state.token = (found.spec.commit and found.spec.commit.token) or ""
+
+    def _forget(self) -> None:
+        self.state, self.adopted = self._unknown(), False
 
     def _unknown(self) -> ReservationState:
         return ReservationState(self.cluster.name, retained=self.spec.retention == "Retain")

@@ -1,6 +1,6 @@
 """What a client knows about one reservation: its newest version, by the watch and by responses."""
 
-from tidelock.client.errors import ClientError, TimedOut, deleted, refusal
+from tidelock.client.errors import ClientError, TimedOut, deleted, refusal, taken
 from tidelock.client.informer import Version
 from tidelock.model import reasons
 from tidelock.model.answer import answered_status
@@ -60,7 +60,12 @@ class ReservationState:
         A reservation that is not retained is deleted at once when its owner is bound, without a last status.
         """
         unseen = self.gone and not self._retained and self.status.phase is Phase.ACTIVE
-        return unseen or self.status.phase is Phase.CONSUMED
+        return unseen or self.consumed
+
+    @property
+    def consumed(self) -> bool:
+        """Whether the status says that its owner has taken it."""
+        return self.status.phase is Phase.CONSUMED
 
     @property
     def committed(self) -> bool:
@@ -83,6 +88,11 @@ class ReservationState:
         if self.gone and self.status.phase not in ENDED_PHASES:
             return deleted(self._cluster)
         active = self.condition("Active")
+        if self.consumed:
+            pod = self.status.bound_pod.name if self.status.bound_pod is not None else ""
+            message = active.message if active is not None else ""
+            node = self.status.node_name or ""
+            return taken(self._cluster, reasons.CONSUMED, message, pod=pod, node=node)
         if active is None:
             return TimedOut("the operator has not answered", cluster=self._cluster)
         return refusal(self._cluster, active.reason, active.message, self.status)

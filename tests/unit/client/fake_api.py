@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,26 @@ def status(active: bool, reason: str, phase: str, generation: int = 1, **fields:
     }
 
 
+def committed(committed: bool, reason: str, **commit: str) -> Manifest:
+    """Return the status of a prepared or committed reservation."""
+    condition = {
+        "type": "Committed",
+        "status": str(committed),
+        "reason": reason,
+        "message": reason,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    return status(True, "Admitted", "Active", nodeName="n", more=[condition], commit={"holds": 1, **commit})
+
+
+def prepared(_stored: Manifest) -> Manifest:
+    return committed(False, "AwaitingCommit", token="uid.1")  # noqa: S106 -- of a hold
+
+
+def counts(_stored: Manifest) -> Manifest:
+    return committed(True, "Committed")
+
+
 ACTIVE = status(True, "Admitted", "Active", nodeName="node-1")
 
 
@@ -45,9 +65,11 @@ class FakeApi:
 
     Attributes:
         objects: the reservations, by name.
-        requests: methods and names of the requests that were no lists and watches.
+        pods: the pods, by name. They can only be read.
+        requests: methods and names of the requests that were no lists and watches. Pods are `pods/name`.
         faults: called for each such request with its method. It returns a status code, or None for no fault,
             or 0 for no answer at all, after the request is carried out.
+        before: awaited before each such request is carried out.
         decide: returns the status of a new reservation, or None for none.
         on_patch: returns the status after a patch of the spec.
 
@@ -55,6 +77,8 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.objects: dict[str, Manifest] = {}
+        self.pods: dict[str, Manifest] = {}
+        self.before: Callable[[], Awaitable[None]] = _nothing
         self.requests: list[tuple[str, str]] = []
         self.faults: Callable[[str], int | None] = lambda _method: None
         self.decide: Callable[[Manifest], Manifest | None] = lambda _object: ACTIVE
@@ -114,11 +138,12 @@ class FakeApi:
             stream.put_nowait(event)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        name = request.path.partition("/reservations")[2].strip("/")
+        name = request.path.partition("/namespaces/shop/")[2].removeprefix("reservations").strip("/")
         if request.method == "GET" and not name:
             return await self._watch(request) if "watch" in request.query else self._list()
         body = await request.json() if request.can_read_body else {}
         self.requests.append((request.method, name or body["metadata"]["name"]))
+        await self.before()
         fault = self.faults(request.method)
         if fault:
             return _failure(fault, "Injected")
@@ -129,6 +154,9 @@ class FakeApi:
         return answer
 
     def _carry_out(self, method: str, name: str, body: Manifest) -> web.Response:
+        if name.startswith("pods/"):
+            stored = self.pods.get(name.removeprefix("pods/"))
+            return web.json_response(stored) if stored is not None else _failure(404, "NotFound")
         if method == "POST":
             name = body["metadata"]["name"]
             if name in self.objects:
@@ -188,10 +216,18 @@ class FakeApi:
         return response
 
 
+async def _nothing() -> None:
+    """Wait for nothing."""
+
+
 def _failure(code: int, reason: str) -> web.Response:
     return web.json_response(
         {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no"}, status=code
     )
+
+
+Members = dict[str, tuple[FakeApi, Cluster]]
+"""The API servers of a race and the client's connections to them, by the name of the cluster."""
 
 
 @asynccontextmanager

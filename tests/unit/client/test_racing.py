@@ -1,46 +1,10 @@
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
-from tidelock.client import AllRefused, ClientError, Cluster, NoCapacity, Unavailable, race
+from tidelock.client import AllRefused, ClientError, NoCapacity, Unavailable, race
 from tidelock.client import remote as remote_module
-from unit.client.fake_api import SPEC, FakeApi, Manifest, serving, status
-
-Members = dict[str, tuple[FakeApi, Cluster]]
-
-
-def committed(committed: bool, reason: str, **commit: str) -> Manifest:
-    """Return the status of a prepared or committed reservation."""
-    condition = {
-        "type": "Committed",
-        "status": str(committed),
-        "reason": reason,
-        "message": reason,
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    return status(True, "Admitted", "Active", nodeName="n", more=[condition], commit={"holds": 1, **commit})
-
-
-def prepared(_stored: Manifest) -> Manifest:
-    return committed(False, "AwaitingCommit", token="uid.1")  # noqa: S106 -- of a hold
-
-
-def counts(_stored: Manifest) -> Manifest:
-    return committed(True, "Committed")
-
-
-@pytest.fixture
-async def members(tmp_path: Path) -> AsyncIterator[Members]:
-    async with AsyncExitStack() as stack:
-        found: Members = {}
-        for name in ("east", "west"):
-            api, cluster = await stack.enter_async_context(serving(tmp_path, name))
-            api.decide, api.on_patch = prepared, counts
-            found[name] = api, cluster
-        yield found
+from unit.client.fake_api import SPEC, Manifest, Members, committed, prepared, status
 
 
 async def winner(members: Members, window: float = 5.0) -> str:
