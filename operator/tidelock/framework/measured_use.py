@@ -120,7 +120,7 @@ def follow_expected_use(
     )
 
     def update(entry: ReservationInfo) -> None:
-        pod = entry.reservation.pod
+        pod = entry.held_pod
         if entry.held and not entry.occupants and pod is not None:
             owners = entry.reservation.spec.owners if entry.reservation.spec else ()
             residents.hold(pod, entry.node, _workload(entry.key.namespace, owners))

@@ -18,7 +18,7 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import NOTHING, Resources, at_most, covers
 from tidelock.model.reservation import Reservation
-from tidelock.model.reserve_pod import ReservePod
+from tidelock.model.reserve_pod import ReservePod, granted_part
 
 Order = tuple[int, float, Key]
 """Sort key of the reservations of a namespace: smaller ones come first."""
@@ -175,6 +175,12 @@ class ReservationInfo:
         if pod is None or not self.reserved or self.ahead or (self.reservation.reusable and self.occupants):
             return None
         return pod if pod.neighbourly else None
+
+    @property
+    def held_pod(self) -> ReservePod | None:
+        """The pod of the spec with the amounts that the reservation has, as more may never be granted."""
+        pod = self.reservation.pod
+        return pod if pod is None or not self.growing else granted_part(pod, self.reserved)
 
     @property
     def may_move(self) -> bool:

@@ -6,7 +6,8 @@ import msgspec
 
 from tidelock.model.meta import ObjectMeta
 from tidelock.model.pods import Pod, PodSpec
-from tidelock.model.quantities import Resources
+from tidelock.model.quantities import PODS, Resources, format_resources
+from tidelock.model.requests import Container, ContainerPort, ResourceRequirements
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -41,3 +42,20 @@ def reserve_pod_of(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> Rese
 def pinned_to(pod: ReservePod, node_name: str) -> ReservePod:
     """Return the same reserve pod, restricted to one node."""
     return reserve_pod_of(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)
+
+
+def granted_part(pod: ReservePod, amounts: Resources) -> ReservePod:
+    """Return the pod as it counts while its reservation has only a part of the amounts that it asks for.
+
+    One container requests the amounts, and has all host ports. No limit exceeds them.
+    """
+    ports = tuple(
+        ContainerPort(host_port=each.port, host_ip=each.ip, protocol=each.protocol)
+        for each in pod.host_ports
+    )
+    requests = format_resources({name: units for name, units in amounts.items() if name != PODS})
+    container = Container(ports=ports, resources=ResourceRequirements(requests=dict(requests)))
+    spec = msgspec.structs.replace(
+        pod.spec, containers=(container,), init_containers=(), overhead={}, resources=None
+    )
+    return reserve_pod_of(pod.metadata, spec, amounts)

@@ -5,12 +5,22 @@ from typing import Any
 
 import pytest
 
-from builders import NOW, level, node, pod, water_level
+from builders import NAMESPACE, NOW, Json, level, node, pod, reservation, water_level
 from tidelock.framework.api import Code, PreScore
+from tidelock.ledger.output.status import render_reservation
+from tidelock.model.meta import Key
 from tidelock.model.usage_annotations import NODE_LEVEL
 from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
 from unit.plugins.levelled import CPU_ALONE, POD, STATIC, at, measured
 from unit.plugins.scene import Scene
+
+
+
+def template(cpu: str, limit: str | None = None) -> Json:
+    """Build the template of a pod with a request, and with a limit if there is one."""
+    limits = {} if limit is None else {"limits": {"cpu": limit}}
+    return {"spec": {"containers": [{"name": "m", "resources": {"requests": {"cpu": cpu}} | limits}]}}
+
 
 # Missing measurements.
 
@@ -152,3 +162,34 @@ def test_a_measurement_wakes_pods_unless_the_node_stays_above_a_limit() -> None:
     assert hint(POD, old, node())
     assert hint(POD, None, measured(cpu=90))
     assert hint(POD, old, node(annotations={NODE_LEVEL: "rubbish"}))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [
+        ({"resources": {"cpu": "1"}}, {"resources": {"cpu": "200"}}),
+        ({"template": template("1")}, {"template": template("200")}),
+        ({"template": template("1", limit="2")}, {"template": template("200", limit="300")}),
+    ],
+)
+def test_a_resize_that_waits_adds_no_expected_use(small: Json, large: Json, *, restarts: bool) -> None:
+    """An edit from 1 cpu to 200 made each pod there exceed the limit, although only 1 cpu was held."""
+    scene = Scene(measured())
+    plugin = WaterLevelBalance(scene.handle, LIMITS)
+    assert scene.judging(plugin, POD).fitting == {"node-a"}  # expected use is followed from here on
+    entry = scene.reservation("lock", **{"resources": None} | small)
+    edited: Json = {"generation": 2, "version": 2, "resources": None} | large
+    scene.ledger.upsert(reservation("lock", **edited), NOW)
+    if restarts:
+        status = render_reservation(entry, NOW)
+        scene = Scene(measured())
+        plugin = WaterLevelBalance(scene.handle, LIMITS)
+        scene.ledger.upsert(reservation("lock", status=status, **edited), NOW)
+    entry = scene.ledger.entries[Key(NAMESPACE, "lock")]
+    assert (entry.growing, entry.held) == (True, {"cpu": 1000, "pods": 1})
+    assert scene.judging(plugin, POD).fitting == {"node-a"}
+    scene.cache.assume(pod("other", requests={"cpu": "79"}), "node-a")
+    assert scene.judging(plugin, POD).fitting == {"node-a"}
+    scene.cache.assume(pod("another", requests={"cpu": "100m"}), "node-a")
+    assert scene.judging(plugin, POD).fitting == set()  # the held cpu still counts
