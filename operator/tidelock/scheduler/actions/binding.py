@@ -289,8 +289,7 @@ class Binder:
         raise PluginError("no Bind plugin has bound the pod")
 
     async def _bind_by_extender(self, _: CycleState, pod: Pod, node_name: str) -> Status:
-        async with self._tasks.turn:
-            return SUCCESS if await self._extenders.bind(pod, node_name) else SKIP
+        return SUCCESS if await self._extenders.bind(pod, node_name) else SKIP
 
     async def _bound_after_all(self, assumed: AssumedPod, name: str, work: _Bind) -> bool:
         """Return whether a binding was made that had no answer. Until then the capacity stays taken.

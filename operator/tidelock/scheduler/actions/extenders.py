@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT = 5.0
+# Bindings that one extender makes at once. The others wait without a connection, on which time-outs run.
+_BINDINGS_AT_ONCE = 32
 
 T = TypeVar("T")
 
@@ -52,12 +54,13 @@ class ExtenderError(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """An extender with its timeout in seconds and its TLS context."""
+    """An extender with its timeout in seconds and its TLS context. `binding` is held for each binding."""
 
     settings: Extender
     timeout: float
     tls: ssl.SSLContext
     server_name: str | None
+    binding: asyncio.Semaphore
 
 
 class Extenders:
@@ -113,7 +116,8 @@ class Extenders:
         for endpoint in self._of(pod, lambda extender: extender.bind_verb):
             verb = endpoint.settings.bind_verb
             try:
-                await self._call(endpoint, verb, binding_request(pod, node_name), read_binding)
+                async with endpoint.binding:
+                    await self._call(endpoint, verb, binding_request(pod, node_name), read_binding)
             except ExtenderError as error:
                 if not endpoint.settings.ignorable:
                     raise
@@ -240,7 +244,8 @@ def _endpoint(settings: Extender) -> _Endpoint:
         text = f"extenders: {settings.url_prefix}: tlsConfig: can't load the certificates: {error}"
         raise ConfigurationError(text) from error
     seconds = parse_duration(settings.http_timeout) or DEFAULT_TIMEOUT
-    return _Endpoint(settings, seconds, context, tls.server_name or None)
+    bindings = asyncio.Semaphore(_BINDINGS_AT_ONCE)
+    return _Endpoint(settings, seconds, context, tls.server_name or None, bindings)
 
 
 def _tls(settings: Extender, tls: ExtenderTls) -> ssl.SSLContext:

@@ -11,6 +11,9 @@ from tidelock.kube.errors import (
     Unreachable,
 )
 from tidelock.model.api.reservation import Phase
+from tidelock.model.pods import Pod
+from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Shell, pod_path, turns
 
@@ -329,3 +332,39 @@ async def test_a_condition_that_failed_to_be_written_is_written_by_the_next_atte
 
     assert shell.api.verbs == ["PATCH", "PATCH"]
     assert "conditions" in shell.api.objects[pod_path()]["status"]
+
+
+class SilentExtenders(Extenders):
+    """An extender for all bindings that does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.asked = 0
+
+    @property
+    def configured(self) -> bool:
+        return True
+
+    async def bind(self, pod: Pod, node_name: str) -> bool:  # noqa: ARG002 -- the signature of extenders
+        self.asked += 1
+        await asyncio.Event().wait()
+        return False
+
+
+async def test_an_extender_that_does_not_answer_keeps_no_status_waiting() -> None:
+    """Regression: 32 such bindings held all turns at the API server for the time-out of the extender."""
+    shell, silent = Shell(node("node-a", cpu="64")), SilentExtenders()
+    binder = Binder(shell.context, shell.decider, silent)
+    for index in range(40):
+        shell.store_pod(f"web-{index}")
+    for _ in range(40):
+        binder.bind(shell.place(), shell.clock.monotonic())
+    await turns()
+    assert silent.asked == 40
+    shell.store_reservation()
+    shell.step()
+    shell.flush()
+    await turns()
+
+    assert shell.stored_status()["phase"] == "Active"
+    await shell.tasks.drain(0.0)

@@ -297,6 +297,20 @@ class TestBind:
             await self.bind(extender(server, bindVerb="bind", httpTimeout="50ms"))
         assert failed.value.outcome_unknown
 
+    async def test_an_extender_makes_a_limited_number_of_bindings_at_once(
+        self, server: ScriptedServer
+    ) -> None:
+        """Only those have a connection, and their time-outs run."""
+        async with Extenders((extender(server, bindVerb="bind", httpTimeout="1h"),)) as opened:
+            tasks = [asyncio.create_task(opened.bind(POD, "node-a")) for _ in range(40)]
+            async with asyncio.timeout(60):
+                while len(server.asked) < 32:  # noqa: ASYNC110 -- the server sets no event
+                    await asyncio.sleep(0.005)
+            assert len(opened._session.connector._acquired) == 32  # type: ignore[union-attr]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
     async def test_after_a_failure_of_an_ignorable_binder_the_scheduler_binds_the_pod(
         self, server: ScriptedServer
     ) -> None:
