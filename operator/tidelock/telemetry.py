@@ -303,7 +303,7 @@ class Telemetry(MetricsRecorder):
     def _add_operator_metrics(self) -> None:
         self.api_errors = Counter(
             "tidelock_api_write_errors_total",
-            "Writes that the API server refused or left unanswered, by kind of write and reason.",
+            "Writes that were refused, left unanswered or not stored as sent, by kind of write and reason.",
             ("write", "reason"),
             registry=self.registry,
         )

@@ -127,7 +127,7 @@ class OperatorInstance:
         context = WriterContext(
             self._client, self._recorder, telemetry, clock, self.tasks, RecentDecisions(), self.isolation
         )
-        self.publisher = StatusWriter(context, self.decider.ledger)
+        self.publisher = StatusWriter(context, self.decider.ledger, lambda: self._loop.wake())  # noqa: PLW0108 -- made below
         self.groups = GroupController(context, self.decider.ledger)
         self.schedules = ScheduleController(context, self.decider.ledger)
         self.quotes = QuoteController(context, self.decider)
@@ -289,8 +289,10 @@ class OperatorInstance:
             f"plans of moves are under way: {moving}": bool(moving),
             f"groups or schedules lag: {kept}": bool(kept),
             f"groups or schedules were refused a moment ago: {refused}": bool(refused),
-            "quotes wait": bool(self.quotes._waiting or self.quotes._writing),
-            "quotas lag": bool(decider.ledger.quotas.changed or self._reporter._writing),
+            "quotes wait": bool(self.quotes._waiting or self.quotes._writing or self.quotes._paused),
+            "quotas lag": bool(
+                decider.ledger.quotas.changed or self._reporter._writing or self._reporter._paused
+            ),
             "gated pods are to be told": bool(
                 self._gates._due or decider.queue.gated or self._gates._changed
             ),

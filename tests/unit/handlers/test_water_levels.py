@@ -116,12 +116,13 @@ async def test_a_water_level_that_is_deleted_meanwhile_is_no_error(shell: Shell,
     assert len(api.asked) == 1
 
 
-@pytest.mark.usefixtures("sleeps")
 async def test_a_write_that_fails_is_repeated_until_it_succeeds(shell: Shell, api: FakeApi) -> None:
     """The handler once left this to Kopf, which drops errors of event handlers, so nothing was written."""
     api.fails(ServerError("etcd is down", status=500))
     api.fails(ServerError("etcd is down", status=500))
     await see(shell)
+    while shell.tasks.await_pause():
+        await shell.settle()
 
     assert len(api.asked) == 3
     assert api.objects[PATH]["status"]["observedGeneration"] == 2

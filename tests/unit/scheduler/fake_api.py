@@ -21,13 +21,22 @@ class Asked:
 
 
 class FakeApi(KubeClient):
-    """Objects by their paths, with versions and preconditions. Failures are injected in order."""
+    """Objects by their paths, with versions and preconditions. Failures are injected in order.
+
+    Attributes:
+        refuses: errors of requests by method, until the entry is removed.
+        refuses_paths: errors of the requests for an object, by its path.
+        unknown_fields: names of fields of a status that the CRD does not have, at any depth.
+
+    """
 
     def __init__(self) -> None:
         self._manager = None  # a client that manages nothing names no field manager
         self.objects: dict[str, Json] = {}
         self.asked: list[Asked] = []
-        self.refuses: dict[str, ApiError] = {}  # by method, until the entry is removed
+        self.refuses: dict[str, ApiError] = {}
+        self.refuses_paths: dict[str, ApiError] = {}
+        self.unknown_fields: frozenset[str] = frozenset()
         self.gate = asyncio.Event()
         self.gate.set()
         self._faults: deque[tuple[ApiError, bool]] = deque()
@@ -57,8 +66,9 @@ class FakeApi(KubeClient):
         self.asked.append(Asked(method, path, body, content_type))
         await self.gate.wait()
         error, carried_out = self._faults.popleft() if self._faults else (None, True)
-        error = error or self.refuses.get(method)
-        answer = self._carry_out(method, path, body) if carried_out and method not in self.refuses else {}
+        refused = self.refuses.get(method) or self.refuses_paths.get(_object_path(path))
+        answer = self._carry_out(method, path, body) if carried_out and refused is None else {}
+        error = error or refused
         if error is not None:
             raise error
         return encode(answer)
@@ -71,7 +81,7 @@ class FakeApi(KubeClient):
         return stored
 
     def _carry_out(self, method: str, path: str, body: Any) -> Json:
-        path = path.removesuffix("/status").removesuffix("/binding")
+        path = _object_path(path)
         if method == "POST" and path.endswith(("/reservations", "/reservationgroups")):
             return self._create(f"{path}/{body['metadata']['name']}", body)
         if path.endswith("/eviction"):
@@ -84,13 +94,25 @@ class FakeApi(KubeClient):
             self._check(path, body["preconditions"])
             return self.objects.pop(path)
         self._check(path, body["metadata"])
+        return self._change(method, path, body)
+
+    def _change(self, method: str, path: str, body: Any) -> Json:
+        """Bind a pod, or replace or patch a status."""
         if method == "POST":
             told = {"annotations": body["metadata"].get("annotations", {})}
             return self.edit(path, {"spec": {"nodeName": body["target"]["name"]}, "metadata": told})
-        if method == "PUT":  # replaces the status, and nothing besides
-            self.objects[path] = {**self.objects[path], "status": {}}
+        if method == "PUT":
+            return self._replace_status(path, body["status"])
         said = {"annotations": body["metadata"].get("annotations", {})}
         return self.edit(path, {"status": body.get("status", {}), "metadata": said})
+
+    def _replace_status(self, path: str, status: Json) -> Json:
+        """Replace the status, and nothing besides. An equal one makes no new version, as in the real one."""
+        stored, status = self.objects[path], _pruned(status, self.unknown_fields)
+        if stored.get("status") == status:
+            return stored
+        self.objects[path] = {**stored, "status": {}}
+        return self.edit(path, {"status": status})
 
     def _create(self, path: str, body: Json) -> Json:
         if path in self.objects:
@@ -106,6 +128,17 @@ class FakeApi(KubeClient):
         stored = self.objects[path]["metadata"]
         if any(wanted.get(field, stored[field]) != stored[field] for field in ("uid", "resourceVersion")):
             raise Conflict("the object has been modified", status=409)
+
+
+def _object_path(path: str) -> str:
+    return path.removesuffix("/status").removesuffix("/binding")
+
+
+def _pruned(value: Any, unknown: frozenset[str]) -> Any:
+    """Return a value without the fields of these names."""
+    if isinstance(value, dict):
+        return {name: _pruned(each, unknown) for name, each in value.items() if name not in unknown}
+    return [_pruned(each, unknown) for each in value] if isinstance(value, list) else value
 
 
 def merged(old: Json, patch: Json) -> Json:

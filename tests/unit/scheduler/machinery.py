@@ -1,8 +1,9 @@
 """The scheduler with a clock that tests set and a fake API server."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from isolating import Isolating
 from tidelock.cluster.lister import Lister
 from tidelock.framework.api import Api
 from tidelock.framework.config import Configuration, default_configuration
+from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.events import EventRecorder, EventType, ObjectReference
 from tidelock.ledger.effects import Effects
@@ -99,8 +101,9 @@ class Core:
         api: Api | None = None,
         earmark_after: float = 60.0,
         on_failure: OnFailure = raise_failure,
+        clock: FakeClock | None = None,
     ) -> None:
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.telemetry = Telemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
         self.decider = Decider(
             configuration,
@@ -262,6 +265,42 @@ class Told:
     related: ObjectReference | None = None
 
 
+class FakeTasks(Tasks):
+    """Tasks whose pauses last until the test's clock has passed them.
+
+    Attributes:
+        pauses: the seconds of each pause that has begun.
+
+    """
+
+    def __init__(self, clock: FakeClock, isolation: Isolation) -> None:
+        super().__init__(Random(1), isolation)  # noqa: S311 -- for jitter
+        self.pauses: list[float] = []
+        self._clock = clock
+        self._ends: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, seconds: float, function: Callable[..., None], *args: object) -> None:
+        self.pauses.append(seconds)
+        self._ends.append((self._clock.monotonic() + seconds, partial(function, *args)))
+
+    def end_pauses(self) -> None:
+        """End the pauses that are over by now."""
+        now = self._clock.monotonic()
+        due = [function for end, function in self._ends if end <= now]
+        self._ends = [each for each in self._ends if each[0] > now]
+        for function in due:
+            function()
+
+    def await_pause(self) -> bool:
+        """Advance the clock to the end of the next pause, and end it. Return whether there was one."""
+        if not self._ends:
+            return False
+        left = min(end for end, _ in self._ends) - self._clock.monotonic()
+        self._clock.advance(max(left, 0.0) + 1e-6)
+        self.end_pauses()
+        return True
+
+
 class FakeRecorder(EventRecorder):
     """Keeps events instead of sending them."""
 
@@ -293,13 +332,18 @@ class Shell(Core):
     """Core with all writers around it. It must be built inside a running event loop."""
 
     def __init__(
-        self, *nodes: Node, listed: bool = True, configuration: Configuration = CONFIGURATION
+        self,
+        *nodes: Node,
+        listed: bool = True,
+        configuration: Configuration = CONFIGURATION,
+        api: FakeApi | None = None,
     ) -> None:
-        self.api, self.recorder = FakeApi(), FakeRecorder()
+        self.api, self.recorder = api or FakeApi(), FakeRecorder()
         self.isolation = Isolating()
-        self.tasks = Tasks(Random(1), self.isolation)  # noqa: S311 -- for jitter
-        api = FairApi(self.api, self.tasks)
-        super().__init__(*nodes, listed=listed, configuration=configuration, api=api)
+        clock = FakeClock()
+        self.tasks = FakeTasks(clock, self.isolation)
+        fair = FairApi(self.api, self.tasks)
+        super().__init__(*nodes, listed=listed, configuration=configuration, api=fair, clock=clock)
         self.recent = RecentDecisions()
         self.context = context = WriterContext(
             self.api, self.recorder, self.telemetry, self.clock, self.tasks, self.recent, self.isolation
@@ -315,16 +359,19 @@ class Shell(Core):
         self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
         self.event_handlers.wake = self.loop.wake
 
-    def store_reservation(self, name: str = "lock", **fields: Any) -> ReservationInfo:
+    def store_reservation(
+        self, name: str = "lock", *, namespace: str = NAMESPACE, **fields: Any
+    ) -> ReservationInfo:
         """Create a Reservation and deliver it by the watch."""
-        self.api.objects[lock_path(name)] = reservation_json(name, **fields)
-        return self.see_reservation(name)
+        stored = reservation_json(name, namespace=namespace, **fields)
+        self.api.objects[lock_path(name, namespace)] = stored
+        return self.see_reservation(name, namespace)
 
-    def see_reservation(self, name: str = "lock") -> ReservationInfo:
+    def see_reservation(self, name: str = "lock", namespace: str = NAMESPACE) -> ReservationInfo:
         """Deliver the stored version by the watch."""
-        new = decode_reservation(encode(self.api.objects[lock_path(name)]))
+        new = decode_reservation(encode(self.api.objects[lock_path(name, namespace)]))
         self.event_handlers.reservations.upsert(None, new)
-        return self.ledger.entries[Key(NAMESPACE, name)]
+        return self.ledger.entries[new.key]
 
     def store_pod(self, name: str = "web-0", **fields: Any) -> Pod:
         """Create a pod and deliver it by the watch."""
@@ -337,8 +384,8 @@ class Shell(Core):
         self.event_handlers.pods.upsert(None, new)
         return new
 
-    def stored_status(self, name: str = "lock") -> Json:
-        status: Json = self.api.objects[lock_path(name)]["status"]
+    def stored_status(self, name: str = "lock", namespace: str = NAMESPACE) -> Json:
+        status: Json = self.api.objects[lock_path(name, namespace)]["status"]
         return status
 
     def flush(self) -> bool:
@@ -354,7 +401,8 @@ class Shell(Core):
         self.evictor.begin(self.take_preemptions(), self.take_migrations())
 
     async def settle(self) -> None:
-        """Wait until all writes under way have ended."""
+        """Wait until all writes under way have ended, and those of pauses that are over by now."""
+        self.tasks.end_pauses()
         for _ in range(_MOST_TURNS):
             if not len(self.tasks):
                 return
@@ -362,12 +410,18 @@ class Shell(Core):
         raise AssertionError("the writes do not end")
 
     async def publish(self) -> None:
-        """Write all that has changed."""
+        """Write all that has changed, until nothing is left but pauses."""
         self.flush()
         await self.settle()
-        while self.publisher.waiting:
+        while self.publisher.waiting or self.publisher.unwritten:
             self.publisher.flush()
             await self.settle()
+
+    async def publish_through_pauses(self) -> None:
+        """Write all that has changed, and wait for the end of each pause, until there is none."""
+        await self.publish()
+        while self.tasks.await_pause():
+            await self.publish()
 
 
 async def turns(count: int = 10) -> None:
@@ -376,8 +430,8 @@ async def turns(count: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-def lock_path(name: str = "lock") -> str:
-    return RESERVATIONS.item(name, NAMESPACE)
+def lock_path(name: str = "lock", namespace: str = NAMESPACE) -> str:
+    return RESERVATIONS.item(name, namespace)
 
 
 def pod_path(name: str = "web-0") -> str:

@@ -6,12 +6,14 @@ When a write is sent, repeated or given up is decided here:
 - Writes are level-triggered. Whatever happened to an object, `reconcile` compares it as it is now.
 - One write an object is under way. An event that comes meanwhile is compared when that write has ended.
 - Namespaces, and the objects within one, take turns (`turn`).
+- A write is tried once. What is left to write then is compared again, so nothing is held during a pause.
 - A conflict ends a write, because the watch brings the version that it met. If that version is known
   already, the difference is computed again at once.
 - Any other error of the API server is counted, logged, and tried again after a pause. The pause doubles, up
-  to 5 s while the error may pass by itself, and up to 60 s for a write that the API server refuses.
-- A write without an effect is repeated after such pauses, too: the API server drops fields that its CRD
-  does not have.
+  to 5 s while the error may pass by itself, and up to 60 s for a write that the API server refuses. A new
+  spec ends the pause, and so does a new phase of a Reservation.
+- A write after which the API server does not store what was sent is counted, logged and repeated after such
+  pauses, too. It drops fields that its CRD does not have, and a webhook can change others.
 - A fault of the program costs its object alone. The isolation counts it and records an event, the status
   names it, and the object is left alone for a while unless its spec changes.
 
@@ -19,7 +21,6 @@ Statuses and deletions carry the uid and the resource version that they were com
 the field manager.
 """
 
-import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -37,6 +38,9 @@ from tidelock.scheduler.actions.tasks import LONGEST_RETRY, FaultSubject
 
 logger = logging.getLogger(__name__)
 
+NO_EFFECT = "NoEffect"
+"""Reason, in the metric, of writes that the API server took without storing what was sent."""
+
 
 class WritableObject(Protocol):
     """One version of an object, as the API server stores it."""
@@ -51,9 +55,8 @@ class WritableObject(Protocol):
 
 
 class _Pause(NamedTuple):
-    """Until when, by the monotonic clock, an object with this spec is left alone after a fault."""
+    """An object with this spec is left alone for a while."""
 
-    until: float
     uid: str
     generation: int
 
@@ -86,6 +89,7 @@ class ObjectWriter(ABC):
         self._tenant = tenant
         self._writing: set[Key] = set()
         self._paused: dict[Key, _Pause] = {}
+        self._sent: dict[Key, Mapping[str, Any]] = {}  # the statuses of the writes under way
         self._passing = context.tasks.backoffs(LONGEST_RETRY)
         self._refused = context.tasks.backoffs()
 
@@ -133,6 +137,7 @@ class ObjectWriter(ABC):
             if self._differs(key):
                 self._spawn(key, stored)
             else:
+                self._forget(key)
                 self._settled(key)
         if attempt.error is not None:
             self._spawn(key, stored, attempt)
@@ -159,6 +164,7 @@ class ObjectWriter(ABC):
     async def _replace_status(self, meta: ObjectMeta, status: dict[str, Any]) -> None:
         """Write a status and take over the answer, within a turn. Raises ApiError."""
         self._acknowledge(await self._client.replace_status(self._resource, meta, status))
+        self._sent[meta.key] = status
 
     async def _delete(self, meta: ObjectMeta, resource: ApiResource | None = None) -> None:
         """Delete an object in exactly this version, within a turn. Raises ApiError."""
@@ -175,57 +181,69 @@ class ObjectWriter(ABC):
         self._refused.reset(key)
 
     async def _write(self, key: Key, failure: Attempt | None) -> None:
-        """Write until an object is as it should be, is gone, or a step failed for it."""
+        """Write an object once, or its status alone after a fault."""
+        again = False
         try:
             if failure is None and (stored := self._stored(key)) is not None:
                 with self._isolation.attempt(self._step, self._resource, stored.meta) as attempt:
-                    while not await self._is_through(key):
-                        pass
+                    again = await self._write_once(key, stored)
                 failure = attempt
             if failure is not None and failure.error is not None:
                 await self._leave_alone(key, failure.error, failure.pause)
         finally:
             self._writing.discard(key)
+            self._sent.pop(key, None)
             self._ended(key)
+        if again:
+            self._compare_later(key)
 
-    async def _is_through(self, key: Key) -> bool:
-        """Write the difference once. Return whether nothing is left to write."""
-        if (stored := self._stored(key)) is None:
-            self._forget(key)
-            return True
+    async def _write_once(self, key: Key, stored: WritableObject) -> bool:
+        """Write the difference once. Return whether the object must be compared again at once."""
         try:
             await self._write_difference(key)
         except (Conflict, NotFound):
             # The watch brings the newer version, or another object of the name, unless it has done so.
             known = self._stored(key)
-            return known is None or known.meta.resource_version == stored.meta.resource_version
+            return known is not None and known.meta.resource_version != stored.meta.resource_version
         except ApiError as error:
-            await self._pause(key, error)
-            return False
+            backoffs = self._passing if isinstance(error, TransientError) else self._refused
+            seconds = max(backoffs.next(key), error.retry_after or 0.0)
+            self._count_failure(key, error, seconds)
+            self._pause(key, stored.meta, seconds)
+            return self._stored(key) is not None and not self._is_left_alone(key)
         if not self._differs(key):
             self._forget(key)
             self._settled(key)
-            return True
+            return False
         known = self._stored(key)
-        if known is not None and known.meta.resource_version == stored.meta.resource_version:
-            await self._pause_without_effect(key)
-        else:
-            await asyncio.sleep(0)  # all else has its turn
+        if known is None:
+            return True
+        same = known.meta.resource_version == stored.meta.resource_version
+        if not same and self._sent.get(key, known.status) == known.status:
+            return True  # the desired state has changed meanwhile
+        self._pause_without_effect(key, stored.meta)
         return False
 
-    async def _pause_without_effect(self, key: Key) -> None:
-        """Wait after a write that has changed nothing: the CRD may be older than the operator."""
-        seconds = self._refused.next(key)
-        fields = {self._resource.kind.lower(): str(key), "again_in": round(seconds, 1)}
-        logger.warning("a write had no effect", extra=fields)
-        await self._tasks.sleep(seconds)
+    def _pause_without_effect(self, key: Key, meta: ObjectMeta) -> None:
+        """Pause after a write in vain: the CRD may be older than the operator."""
+        seconds, kind = self._refused.next(key), self._resource.kind.lower()
+        self._telemetry.api_errors.labels(kind, NO_EFFECT).inc()
+        logger.warning("a write had no effect", extra={kind: str(key), "again_in": round(seconds, 1)})
+        self._pause(key, meta, seconds)
 
-    async def _pause(self, key: Key, error: ApiError) -> None:
-        """Wait after a request that failed, for longer each time."""
-        backoffs = self._passing if isinstance(error, TransientError) else self._refused
-        seconds = max(backoffs.next(key), error.retry_after or 0.0)
-        self._count_failure(key, error, seconds)
-        await self._tasks.sleep(seconds)
+    def _pause(self, key: Key, meta: ObjectMeta, seconds: float) -> None:
+        """Leave an object with this spec alone for some seconds, and compare it again then."""
+        pause = self._paused[key] = _Pause(meta.uid, meta.generation)
+        self._tasks.call_later(seconds, self._end_pause, key, pause)
+
+    def _end_pause(self, key: Key, pause: _Pause) -> None:
+        if self._paused.get(key) is not pause:
+            return
+        del self._paused[key]
+        if self._stored(key) is None:
+            self._forget(key)
+        else:
+            self._compare_later(key)
 
     def _count_failure(self, key: Key, error: ApiError, again_in: float) -> None:
         kind = self._resource.kind.lower()
@@ -234,17 +252,15 @@ class ObjectWriter(ABC):
         logger.warning("an object was not written", extra=fields)
 
     async def _leave_alone(self, key: Key, fault: Exception, seconds: float) -> None:
-        """Leave an object alone for a while after a fault, and name the fault in its status."""
-        stored = self._stored(key)
-        if stored is None:
+        """Name a fault in the status of its object, and leave the object alone for a while."""
+        if (stored := self._stored(key)) is None:
             return
-        meta = stored.meta
-        self._paused[key] = _Pause(self._clock.monotonic() + seconds, meta.uid, meta.generation)
-        asyncio.get_running_loop().call_later(seconds, self._wake, key)
         try:
             await self._write_fault(stored, fault)
         except ApiError as error:
             self._count_failure(key, error, seconds)  # the next fault is written again
+        finally:
+            self._pause(key, stored.meta, seconds)
 
     async def _write_fault(self, stored: WritableObject, fault: Exception) -> None:
         """Name a fault in the status. An object that has finished keeps the status of its end."""
@@ -255,21 +271,11 @@ class ObjectWriter(ABC):
         async with self.turn(meta):
             await self._replace_status(meta, status)
 
-    def _wake(self, key: Key) -> None:
-        """Compare an object again once its pause is over."""
-        pause = self._paused.get(key)
-        if pause is None:
-            return
-        left = pause.until - self._clock.monotonic()
-        if left > 0:
-            asyncio.get_running_loop().call_later(left, self._wake, key)
-        else:
-            del self._paused[key]
-            self._compare_later(key)
-
     def _is_left_alone(self, key: Key) -> bool:
-        """Return whether an object is paused after a fault. A new spec ends the pause."""
+        """Return whether an object is paused. A new spec ends the pause, and the next one is short again."""
         if (pause := self._paused.get(key)) is None or (stored := self._stored(key)) is None:
             return False
-        same = (pause.uid, pause.generation) == (stored.meta.uid, stored.meta.generation)
-        return same and self._clock.monotonic() < pause.until
+        if pause == (stored.meta.uid, stored.meta.generation):
+            return True
+        self._forget(key)
+        return False

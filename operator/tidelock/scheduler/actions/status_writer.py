@@ -34,7 +34,9 @@ _OBJECTS_A_FLUSH = 256
 
 # Statuses that only report that a Reservation waits: how many of them are written at once. While a tenant
 # creates thousands that can't be granted, more would keep the API server from answers to other tenants.
+# Their turns are those of one tenant, so none of them waits for the turns of its own namespace.
 _WAITING_AT_ONCE = 2
+_WAITING = "/waiting"
 
 # A status that repeats an answer waits so long for a pause between more urgent requests (seconds), as an
 # event does, and looks for one so often.
@@ -85,6 +87,8 @@ class StatusWriter(ObjectWriter):
             with self._isolated("telling", change.meta):
                 self._telemetry.changed(change)
                 self._recent.changed(change, self._ledger.entries.get(change.meta.key))
+                if self._paused:
+                    self._forget(change.meta.key)  # the API server refused another status
                 if not self._is_in_first_status(change):
                     self._record_event(change, lives.get(change.meta.uid))
         for key in effects.statuses:
@@ -116,13 +120,19 @@ class StatusWriter(ObjectWriter):
             del self.waiting[namespace]
             if keys:
                 self.waiting[namespace] = keys  # behind the other namespaces
-            self.reconcile(key)
-            if key in self._writing:
-                self._waiting_writes.add(key)
+            if key not in self._writing:  # such as an earlier status, in a turn of its namespace
+                self.reconcile(key)
+                if key in self._writing:
+                    self._waiting_writes.add(key)
         return True
 
     def _ended(self, key: Key) -> None:
-        self._waiting_writes.discard(key)
+        if key in self._waiting_writes:
+            self._waiting_writes.discard(key)
+            entry = self._ledger.entries.get(key) if key in self._paused else None
+            if entry is not None and entry.phase is not Phase.PENDING:  # the same
+                self._forget(key)
+                self._compare_later(key)
         if self.waiting:
             self._wake_loop()
 
@@ -201,7 +211,9 @@ class StatusWriter(ObjectWriter):
         entry = self._ledger.records.find(key)
         if entry is None:
             return
-        async with self.turn(entry.reservation.meta):
+        waits = key in self._waiting_writes
+        turn = self._tasks.turn.of(_WAITING) if waits else self.turn(entry.reservation.meta)
+        async with turn:
             entry = self._ledger.records.find(key)
             if entry is None or entry.deleted:
                 return

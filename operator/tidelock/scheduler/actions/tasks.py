@@ -123,6 +123,10 @@ class Tasks:
         finally:
             self._asleep -= 1
 
+    def call_later(self, seconds: float, function: Callable[..., None], *args: object) -> None:
+        """Call a function after some seconds, for which no task is kept."""
+        asyncio.get_running_loop().call_later(seconds, function, *args)
+
     def backoffs(self, longest: float = _LONGEST_REFUSED) -> Backoffs[Any]:
         """Return back-offs for the writes of many objects: one that is refused is repeated less and less."""
         return Backoffs(_SHORTEST_RETRY, longest, self._rng)

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
-
 from builders import encode
 from tidelock.integrations.autoscalers.capacity_buffers import (
     CAPACITY_BUFFERS,
@@ -16,7 +14,7 @@ from tidelock.integrations.autoscalers.capacity_buffers import (
 from tidelock.integrations.autoscalers.node_requests import NodeRequest
 from tidelock.model.meta import Key
 from unit.integrations.autoscalers.applying_api import ApplyingApi
-from unit.scheduler.machinery import Shell, turns
+from unit.scheduler.machinery import Shell
 
 KEY = Key("shop", "tidelock-0123456789abcdef")
 BUFFER = CAPACITY_BUFFERS.item(KEY.name, KEY.namespace)
@@ -153,26 +151,25 @@ async def test_nothing_is_written_before_the_watches_have_listed() -> None:
     assert [asked.path for asked in scene.api.asked] == [TEMPLATE, BUFFER]
 
 
-async def test_a_crd_that_vanishes_costs_growing_pauses(sleeps: list[float]) -> None:
+async def test_a_crd_that_vanishes_costs_growing_pauses() -> None:
     scene = Scene()
     scene.api.absent.add("capacitybuffers")
-    scene.wanted = {KEY: request()}
-    await scene.controller.look()
-    await turns(100)
-    pauses = [nap for nap in sleeps if nap]
-    assert len(pauses) > 5
+    for _ in range(10):
+        await scene.look(request())
+        await scene.look(request())
+        scene.shell.tasks.await_pause()
+    pauses = scene.shell.tasks.pauses
+    assert len(pauses) == 10
     assert pauses[-1] > 10 * pauses[0]
     scene.api.absent.clear()
-    await scene.shell.settle()
+    await scene.look(request())
     assert BUFFER in scene.api.objects
 
 
-@pytest.mark.usefixtures("sleeps")
 async def test_a_request_that_ends_while_its_buffer_is_refused_is_given_up() -> None:
     scene = Scene()
     scene.api.absent.add("capacitybuffers")
-    scene.wanted = {KEY: request()}
-    await scene.controller.look()
-    await turns(20)
+    await scene.look(request())
+    scene.shell.tasks.await_pause()
     await scene.look(None)
     assert scene.api.objects == {}

@@ -33,6 +33,7 @@ class Scene:
     def __init__(self) -> None:
         shell = Shell()
         self.api, self.clock, self.isolation = shell.api, shell.clock, shell.isolation
+        self.tasks = shell.tasks
         self.controller = ProvisioningRequestController(shell.context)
         self.controller.groups.synced()
         self.api.objects[template_path()] = {"template": TEMPLATE}
@@ -175,10 +176,8 @@ async def test_a_forbidden_group_is_tried_again_and_the_status_says_why(scene: S
     assert conditions(scene.status) == {"Accepted": "True", "Provisioned": "False"}
     assert "exceeded quota" in scene.message("Provisioned")
     del scene.api.refuses["POST"]
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if scene.group_path in scene.api.objects:
-            break
+    scene.tasks.await_pause()
+    await turns(40)
     assert scene.group_path in scene.api.objects
 
 
@@ -195,10 +194,8 @@ async def test_a_status_that_the_api_server_refuses_for_a_moment_is_written_agai
     await scene.ask()
     assert scene.status == {}
     del scene.api.refuses["PUT"]
-    for _ in range(100):
-        await asyncio.sleep(0.01)
-        if scene.status:
-            break
+    scene.tasks.await_pause()
+    await turns(40)
     assert conditions(scene.status) == {"Accepted": "True", "Provisioned": "False"}
 
 

@@ -31,7 +31,7 @@ async def test_a_write_that_conflicts_with_a_newer_version_is_computed_again() -
     shell.api.edit(lock_path(), {"metadata": {"generation": 2}, "spec": {"resources": {"cpu": "500m"}}})
     shell.see_reservation()
     shell.api.gate.set()
-    await shell.settle()
+    await shell.publish()
 
     assert [asked.body["metadata"]["resourceVersion"] for asked in shell.api.asked] == ["1", "2"]
     assert shell.stored_status()["resources"] == {"cpu": "500m"}
@@ -67,9 +67,8 @@ async def test_a_new_object_of_the_same_name_gets_its_status_after_a_write_found
     shell.api.fails(NotFound("no such object", status=404))
     shell.store_reservation(uid="another", version=9)
     shell.step()
-    shell.flush()
     shell.api.gate.set()
-    await shell.settle()
+    await shell.publish()
 
     assert [asked.body["metadata"]["uid"] for asked in shell.api.asked[1:]] == ["another"]
     assert shell.stored_status()["phase"] == "Active"
@@ -100,43 +99,43 @@ async def test_a_response_for_an_object_that_was_removed_in_the_meantime_is_igno
     assert KEY not in shell.ledger.entries
 
 
-async def test_a_failed_write_is_repeated_with_growing_pauses(sleeps: list[float]) -> None:
+async def test_a_failed_write_is_repeated_with_growing_pauses() -> None:
     shell = await active()
     shell.api.fails(*(ServerError("etcd is down", status=500) for _ in range(9)))
-    await shell.publish()
+    await shell.publish_through_pauses()
 
     assert len(shell.api.asked) == 10
     assert shell.stored_status()["phase"] == "Active"
     ceilings = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
-    assert all(ceiling / 2 <= pause <= ceiling for pause, ceiling in zip(sleeps, ceilings, strict=True))
+    assert all(
+        ceiling / 2 <= pause <= ceiling for pause, ceiling in zip(shell.tasks.pauses, ceilings, strict=True)
+    )
     assert shell.metric("tidelock_api_write_errors_total", write="reservation", reason="ServerError") == 9
 
 
-async def test_a_retry_waits_for_as_long_as_the_server_asks(sleeps: list[float]) -> None:
+async def test_a_retry_waits_for_as_long_as_the_server_asks() -> None:
     shell = await active()
     shell.api.fails(TooManyRequests("slow down", status=429, retry_after=3.0))
     await shell.publish()
 
-    assert sleeps == [3.0]
+    assert shell.tasks.pauses == [3.0]
 
 
 async def test_a_forbidden_write_is_retried_as_roles_may_be_created_late(
-    sleeps: list[float], caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     shell = await active()
     shell.api.fails(Forbidden("no", status=403))
-    await shell.publish()
+    await shell.publish_through_pauses()
 
     assert shell.stored_status()["phase"] == "Active"
     assert caplog.messages == ["an object was not written"]
 
 
-async def test_a_status_with_a_lost_response_is_not_written_again_once_the_watch_has_delivered_it(
-    sleeps: list[float],
-) -> None:
+async def test_a_status_with_a_lost_response_is_not_written_again_once_the_watch_has_delivered_it() -> None:
     shell = await active()
     shell.api.loses(Unreachable("time-out", outcome_unknown=True))
-    await shell.publish()
+    await shell.publish_through_pauses()
     assert shell.api.verbs == ["PUT", "PUT"]  # the second conflicts with the first
 
     shell.see_reservation()

@@ -101,15 +101,15 @@ async def test_a_retained_reservation_is_deleted_later_if_the_clock_is_set_back(
     assert shell.api.verbs == ["PUT", "DELETE"]
 
 
-async def test_a_failed_deletion_is_repeated_without_the_status(sleeps: list[float]) -> None:
+async def test_a_failed_deletion_is_repeated_without_the_status() -> None:
     shell = await stored()
     shell.add(pod(node_name="node-a"))
     shell.answer()
     shell.api.fails(ServerError("etcd is down", status=500))
-    await shell.publish()
+    await shell.publish_through_pauses()
 
     assert shell.api.verbs == ["DELETE", "DELETE"]
-    assert len(sleeps) == 1
+    assert len(shell.tasks.pauses) == 1
 
 
 async def test_an_edit_that_arrives_while_the_last_status_is_written_keeps_the_reservation() -> None:
@@ -121,7 +121,7 @@ async def test_an_edit_that_arrives_while_the_last_status_is_written_keeps_the_r
     await turns()
     entry = shell.reservation(resources={"cpu": "1"}, generation=2)
     shell.api.gate.set()
-    await shell.settle()
+    await shell.publish()
 
     assert shell.api.verbs == ["PUT", "PUT"]
     assert entry.phase is Phase.PENDING

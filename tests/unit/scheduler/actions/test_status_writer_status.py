@@ -82,7 +82,7 @@ async def test_a_change_during_a_write_is_written_after_it() -> None:
     assert not shell.publisher.lags(KEY)
 
     shell.api.gate.set()
-    await shell.settle()
+    await shell.publish()
 
     assert shell.api.verbs == ["PUT", "PUT"]
     assert shell.stored_status()["resources"] == {"cpu": "500m"}

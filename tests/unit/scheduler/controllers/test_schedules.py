@@ -133,7 +133,7 @@ async def test_a_window_that_is_consumed_while_the_status_cannot_be_written_is_n
     await scene.take(FIRST)
     scene.clock.time += MINUTE  # the controller does not expect created objects any more
     del scene.api.refuses["PUT"]
-    await asyncio.sleep(0.3)
+    scene.shell.tasks.await_pause()
     await scene.go_on()
     assert scene.windows == [FIRST + HOUR]
     assert scene.status["lastStart"] == format_instant(NOW + FIRST)
