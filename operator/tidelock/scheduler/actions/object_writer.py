@@ -155,11 +155,14 @@ class ObjectWriter(ABC):
         """Hold a turn of the object's namespace while the context lasts.
 
         Within a namespace objects take turns, too. The objects that one controller owns, such as the
-        Reservations of one group, share the turns of one, so a large group delays no other object.
+        Reservations of one group, share the turns of one, so a large group delays no other object. If all
+        objects of the kind are one tenant, their namespaces take its turns.
         """
+        if self._tenant is not None:
+            return self._tasks.turn.of(self._tenant, meta.namespace)
         owner = meta.controller
         queue = meta.uid if owner is None else f"made by {owner.uid}"
-        return self._tasks.turn.of(meta.namespace if self._tenant is None else self._tenant, queue)
+        return self._tasks.turn.of(meta.namespace, queue)
 
     async def _replace_status(self, meta: ObjectMeta, status: dict[str, Any]) -> None:
         """Write a status and take over the answer, within a turn. Raises ApiError."""

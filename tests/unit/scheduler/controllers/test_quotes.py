@@ -221,3 +221,22 @@ async def test_a_fault_of_a_plugin_is_reported_in_the_status_of_the_quote(
     assert [each["reason"] for each in scene.status["conditions"]] == ["PluginFailed"] * 3
     [fault] = scene.shell.isolation.faults
     assert fault.startswith("quote shop/ask: ")
+
+
+async def test_a_quote_does_not_wait_behind_all_those_of_another_namespace() -> None:
+    """Regression: quotes had their turns in the order in which they were created, whoever asked."""
+    scene = Scene()
+    for index in range(100):
+        plain = quote_json()
+        plain["metadata"] |= {"name": f"ask-{index}", "namespace": "mill", "uid": f"uid-{index}"}
+        scene.controller.upsert(None, decode_quote(encode(plain)))
+        scene.shell.api.objects[RESERVATIONQUOTES.item(f"ask-{index}", "mill")] = plain
+    scene.ask()
+    scene.shell.api.gate.clear()
+    async with scene.open():
+        await turns(200)  # by then all of them wait
+        scene.shell.api.gate.set()
+        await turns(1000)
+    paths = [asked.path for asked in scene.shell.api.asked]
+    assert len(paths) == 101
+    assert paths.index(f"{PATH}/status") < 20
