@@ -1,13 +1,13 @@
 """Writes a condition and an event to pods that a gate keeps out of the queue, with the reason.
 
 The writes are level-triggered, follow a change after a while, and are limited in number, as thousands of
-gated pods may wait for one reservation. The condition's reason is SchedulingGated, as for a pod with
-spec.schedulingGates: kubectl shows it, and no autoscaler adds nodes for it, as it would for Unschedulable.
+gated pods may wait for one reservation. Namespaces take turns. The condition's reason is SchedulingGated, as
+for a pod with spec.schedulingGates: kubectl shows it, and no autoscaler adds nodes for it, as it would for
+Unschedulable.
 """
 
 import asyncio
-from collections import defaultdict
-from itertools import islice
+from collections import defaultdict, deque
 from typing import NoReturn
 
 from tidelock.kube.client import PODS
@@ -42,7 +42,7 @@ class GateReporter:
         self._context = context
         self._decider = decider
         self._binder = binder
-        self._due: dict[str, QueuedPodInfo] = {}
+        self._due: dict[str, dict[str, QueuedPodInfo]] = {}  # by namespace and uid
         self._changed: set[str] = set()
         self._backoffs = context.tasks.backoffs()
 
@@ -58,34 +58,51 @@ class GateReporter:
             self.look()
 
     def look(self) -> None:
-        """Begin to write to some of the pods with news, those that wait for longest first."""
-        queue = self._decider.queue
-        changed, self._changed = self._changed, set()
-        self._due.update({waiting.pod.uid: waiting for waiting in queue.gated.take()})
-        if changed:
-            for waiting in queue.kept_by(ReservationPlugin.name, QueueName.GATED):
-                if waiting.pod.meta.namespace in changed:
-                    self._due[waiting.pod.uid] = waiting
+        """Begin to write to some of the pods with news, in each namespace first to those that wait longest."""
+        self._take_news()
         written, clock = 0, self._context.clock
         begun, spent = clock.monotonic(), defaultdict[str, float](float)
-        for uid in list(islice(self._due, _MOST_ASKED)):
+        turns = deque(self._due)
+        left = {namespace: len(pods) for namespace, pods in self._due.items()}
+        for _ in range(_MOST_ASKED):
             since = clock.monotonic()
-            if since >= begun + _LONGEST_LOOK:
+            if not turns or written == _MOST_WRITTEN or since >= begun + _LONGEST_LOOK:
                 return
-            waiting = self._due.pop(uid)
-            namespace = waiting.pod.meta.namespace
-            if spent[namespace] >= _LONGEST_OF_NAMESPACE:
-                self._due[uid] = waiting
-                continue
+            waiting = self._next_of(namespace := turns.popleft())
             text = self._text(waiting)
             spent[namespace] += clock.monotonic() - since
+            left[namespace] -= 1
+            if left[namespace] and spent[namespace] < _LONGEST_OF_NAMESPACE:
+                turns.append(namespace)
             if not text or repeats(text, _written(waiting)):
                 continue
-            if written == _MOST_WRITTEN or clock.monotonic() < waiting.next_message_at:
-                self._due[uid] = waiting
+            if clock.monotonic() < waiting.next_message_at:
+                self._note_due(waiting)
                 continue
             written += 1
             self._publish(waiting, text)
+
+    def _take_news(self) -> None:
+        """Note the pods that have come, and those in namespaces in which a reservation has changed."""
+        queue = self._decider.queue
+        changed, self._changed = self._changed, set()
+        for waiting in queue.gated.take():
+            self._note_due(waiting)
+        if changed:
+            for waiting in queue.kept_by(ReservationPlugin.name, QueueName.GATED):
+                if waiting.pod.meta.namespace in changed:
+                    self._note_due(waiting)
+
+    def _note_due(self, waiting: QueuedPodInfo) -> None:
+        self._due.setdefault(waiting.pod.meta.namespace, {})[waiting.pod.uid] = waiting
+
+    def _next_of(self, namespace: str) -> QueuedPodInfo:
+        """Take the next pod of a namespace, which goes behind the other namespaces."""
+        pods = self._due.pop(namespace)
+        waiting = pods.pop(next(iter(pods)))
+        if pods:
+            self._due[namespace] = pods
+        return waiting
 
     def _text(self, waiting: QueuedPodInfo) -> str:
         """Return the reason for which a pod's gate keeps it, or an empty text if there is none to write."""
@@ -114,7 +131,7 @@ class GateReporter:
             self._backoffs.reset(uid)
             return
         waiting.next_message_at = self._context.clock.monotonic() + self._backoffs.next(uid)
-        self._due[uid] = waiting
+        self._note_due(waiting)
 
 
 def _written(waiting: QueuedPodInfo) -> str:

@@ -235,3 +235,34 @@ async def test_a_pod_gets_no_new_message_within_ten_seconds() -> None:
     assert message(shell) == MISSING
     await look(shell, 9.0)
     assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
+
+
+async def test_namespaces_take_turns_for_messages() -> None:
+    """Regression: a pod beside 10,000 gated ones of another namespace got its message after 200 s."""
+    shell = Shell(node("node-a", cpu="1"))
+    for number in range(200):
+        shell.store_pod(f"web-{number}", annotations=REQUIRES)
+    for namespace in ("mill", "port"):
+        waiting = pod_json("web", namespace=namespace, uid=f"uid-{namespace}", annotations=REQUIRES)
+        shell.api.objects[PODS.item("web", namespace)] = waiting
+        shell.event_handlers.pods.upsert(None, decode_pod(encode(waiting)))
+    shell.gates.look()
+    await shell.settle()
+    assert len(shell.api.asked) == 50
+    assert {each.path.split("/")[4] for each in shell.api.asked} == {"shop", "mill", "port"}
+
+
+async def test_the_namespaces_of_a_look_are_not_the_first_ones_in_the_next() -> None:
+    shell = Shell(node("node-a", cpu="1"))
+    for index in range(80):
+        for number in range(2):
+            name, namespace = f"web-{number}", f"team-{index}"
+            plain = pod_json(name, namespace=namespace, uid=f"uid-{index}-{number}", annotations=REQUIRES)
+            shell.api.objects[PODS.item(name, namespace)] = plain
+            shell.event_handlers.pods.upsert(None, decode_pod(encode(plain)))
+    told = []
+    for _ in range(2):
+        shell.gates.look()
+        await shell.settle()
+        told.append({each.path.split("/")[4] for each in shell.api.asked})
+    assert [len(each) for each in told] == [50, 80]
