@@ -266,7 +266,7 @@ class Told:
 
 
 class FakeTasks(Tasks):
-    """Tasks whose pauses last until the test's clock has passed them.
+    """Tasks with pauses that last until the test's clock has passed them.
 
     Attributes:
         pauses: the seconds of each pause that has begun.

@@ -6,14 +6,14 @@ When a write is sent, repeated or given up is decided here:
 - Writes are level-triggered. Whatever happened to an object, `reconcile` compares it as it is now.
 - One write an object is under way. An event that comes meanwhile is compared when that write has ended.
 - Namespaces, and the objects within one, take turns (`turn`).
-- A write is tried once. What is left to write then is compared again, so nothing is held during a pause.
+- A write is tried once. If a difference is left, the object is compared again. So nothing is held in a pause.
 - A conflict ends a write, because the watch brings the version that it met. If that version is known
   already, the difference is computed again at once.
 - Any other error of the API server is counted, logged, and tried again after a pause. The pause doubles, up
   to 5 s while the error may pass by itself, and up to 60 s for a write that the API server refuses. A new
   spec ends the pause, and so does a new phase of a Reservation.
-- A write after which the API server does not store what was sent is counted, logged and repeated after such
-  pauses, too. It drops fields that its CRD does not have, and a webhook can change others.
+- A write after which another status is stored than the sent one is counted, logged and repeated after such
+  pauses, too. The API server drops fields that its CRD does not have, and a webhook can change others.
 - A fault of the program costs its object alone. The isolation counts it and records an event, the status
   names it, and the object is left alone for a while unless its spec changes.
 
@@ -39,7 +39,7 @@ from tidelock.scheduler.actions.tasks import LONGEST_RETRY, FaultSubject
 logger = logging.getLogger(__name__)
 
 NO_EFFECT = "NoEffect"
-"""Reason, in the metric, of writes that the API server took without storing what was sent."""
+"""Reason, in the metric, of writes that the API server took, but did not store as they were sent."""
 
 
 class WritableObject(Protocol):

@@ -13,7 +13,7 @@ from unit.scheduler.fake_api import FakeApi
 from unit.scheduler.machinery import Shell, lock_path, turns
 
 MILL = "mill"
-"""A namespace whose statuses are not written, beside that of the other tests."""
+"""A namespace with statuses that can't be written, beside that of the other tests."""
 REFUSED = Invalid("status.phase: unsupported value", status=422)
 PASSING = ServerError("etcd is away", status=500)
 

@@ -224,7 +224,7 @@ async def test_a_fault_of_a_plugin_is_reported_in_the_status_of_the_quote(
 
 
 async def test_a_quote_does_not_wait_behind_all_those_of_another_namespace() -> None:
-    """Regression: quotes had their turns in the order in which they were created, whoever asked."""
+    """Regression: quotes had their turns in the order of their creation, also across namespaces."""
     scene = Scene()
     for index in range(100):
         plain = quote_json()
