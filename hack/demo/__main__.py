@@ -2,7 +2,7 @@
 
 It uses the cluster that TIDELOCK_KUBECONFIG names, if it is set. Otherwise it uses kind if a Docker engine
 answers, or a control plane that is built once with Go. With --kubelets it uses the latter, with real
-kubelets.
+kubelets. The story takes place on three workers. Other nodes can be beside them.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from demo.stage import installed, own_control_plane
+from demo.stage import installed, namespace, own_control_plane
 from demo.story import CHAPTERS
 from demo.world import NAMESPACE, StepError, World
-from devcluster import Cluster, DevClusterError, attach, attached, kind
+from devcluster import Cluster, DevClusterError, WaitTimeoutError, attach, attached, kind
 from devcluster.provider import VARIABLE, Provider, choose
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
@@ -26,8 +26,8 @@ from tidelock.kube.config import load_connection
 async def run(cluster: Cluster, workers: list[str]) -> None:
     """Run all chapters. Raises StepError at the first claim that does not hold."""
     async with KubeClient(load_connection(cluster.kubeconfig), user_agent="tidelock-demo") as client:
-        world = World(cluster, client)
-        await world.measure(workers)
+        world = World(cluster, client, workers)
+        await world.prepare()
         print("\nThree workers:")
         await world.show()
         for number, (title, chapter) in enumerate(CHAPTERS, start=1):
@@ -58,13 +58,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="tidelock-demo-") as folder:
         try:
-            with _stage(Path(folder), kubelets=options.kubelets) as (cluster, workers):
-                cluster.kubectl("create", "namespace", NAMESPACE)
-                try:
-                    asyncio.run(run(cluster, workers))
-                finally:
-                    cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-        except (StepError, DevClusterError) as error:
+            with (
+                _stage(Path(folder), kubelets=options.kubelets) as (cluster, workers),
+                namespace(cluster, NAMESPACE),
+            ):
+                asyncio.run(run(cluster, workers))
+        except (StepError, DevClusterError, WaitTimeoutError) as error:
             print(f"\nFAILED: {error}", file=sys.stderr)
             return 1
     print("\nThe story went as it should.")

@@ -4,12 +4,21 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from demo.operator import running_operator
-from devcluster import Cluster, add_kwok_node, start_cluster
-from devcluster.identity import operator_kubeconfig
+from devcluster import (
+    Cluster,
+    DevClusterError,
+    WaitTimeoutError,
+    add_kwok_node,
+    start_cluster,
+    wait_for,
+)
+from devcluster.identity import SYSTEM_NAMESPACE, operator_kubeconfig
 
 WORKERS = ("kind-worker", "kind-worker2", "kind-worker3")
+_PATIENCE_SECONDS = 90
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,8 +43,52 @@ def own_control_plane(folder: Path, *, kubelets: bool = False) -> Iterator[tuple
 
 @contextmanager
 def installed(cluster: Cluster) -> Iterator[tuple[Cluster, list[str]]]:
-    """Use a cluster in which Tidelock is installed, with its first three workers."""
-    cluster.kubectl("wait", "deployment/tidelock", "--namespace=tidelock-system", "--for=condition=Available")
-    selector = "--selector=!node-role.kubernetes.io/control-plane"
-    nodes = json.loads(cluster.kubectl("get", "nodes", selector, "--output=json"))["items"]
-    yield cluster, sorted(node["metadata"]["name"] for node in nodes)[: len(WORKERS)]
+    """Use a cluster in which Tidelock is installed, with three of its workers."""
+    where = f"--namespace={SYSTEM_NAMESPACE}"
+    available = "--for=condition=Available"
+    cluster.kubectl("wait", "deployment/tidelock", where, available, f"--timeout={_PATIENCE_SECONDS}s")
+    yield cluster, ready_workers(cluster)
+
+
+def ready_workers(cluster: Cluster) -> list[str]:
+    """Wait until three nodes are Ready and take ordinary pods, and return the first three of them by name.
+
+    Raises:
+        DevClusterError: there are fewer for a minute and a half. The message has their names.
+
+    """
+
+    def look() -> list[str]:
+        nodes = json.loads(cluster.kubectl("get", "nodes", "--output=json"))["items"]
+        return sorted(node["metadata"]["name"] for node in nodes if _takes_pods(node))
+
+    def enough(found: list[str]) -> bool:
+        return len(found) >= len(WORKERS)
+
+    what = "three nodes that are Ready, not cordoned and without taints"
+    try:
+        return wait_for(look, enough, what=what, timeout=_PATIENCE_SECONDS)[: len(WORKERS)]
+    except WaitTimeoutError as error:
+        raise DevClusterError(f"The story needs three workers: {error}.") from error
+
+
+@contextmanager
+def namespace(cluster: Cluster, name: str) -> Iterator[None]:
+    """Create a namespace for the context. One that an earlier run has left is gone before."""
+    phase = cluster.kubectl(
+        "get", "namespace", name, "--ignore-not-found", "--output=jsonpath={.status.phase}"
+    )
+    if phase == "Terminating":
+        cluster.kubectl("wait", f"namespace/{name}", "--for=delete", f"--timeout={_PATIENCE_SECONDS}s")
+    cluster.kubectl("create", "namespace", name)
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _takes_pods(node: dict[str, Any]) -> bool:
+    conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", [])}
+    effects = {taint["effect"] for taint in node["spec"].get("taints", [])}
+    open_to_pods = not node["spec"].get("unschedulable") and effects <= {"PreferNoSchedule"}
+    return conditions.get("Ready") == "True" and open_to_pods

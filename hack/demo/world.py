@@ -3,13 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from devcluster import Cluster
 from tidelock.kube.client import EVENTS, NODES, PODS, RESERVATIONS, KubeClient
 from tidelock.kube.errors import NotFound
 from tidelock.model.instants import parse_instant
+from tidelock.model.pods import decode_pod
 from tidelock.model.quantities import CPU, format_quantity, parse_quantity
 
 T = TypeVar("T")
@@ -30,17 +31,22 @@ class StepError(AssertionError):
 
 
 class World:
-    """A cluster, with the helpers of the story."""
+    """A cluster, with the helpers of the story. Its pods and reservations fit the workers alone."""
 
-    def __init__(self, cluster: Cluster, client: KubeClient) -> None:
+    def __init__(self, cluster: Cluster, client: KubeClient, workers: Sequence[str]) -> None:
         self.cluster = cluster
         self._client = client
+        self._workers = workers
         self._core = _MILLI
 
-    async def measure(self, workers: Collection[str]) -> None:
-        """Shrink the story's cores to fit workers with less free cpu than the story assumes."""
+    async def prepare(self) -> None:
+        """Shrink the story's cores to fit the smallest worker, and fill the others until all are equal."""
         free = await self.free_cpu()
-        self._core = min(_MILLI, *(free[worker] * _MILLI // _WORKER for worker in workers))
+        self._core = min(_MILLI, *(free[worker] * _MILLI // _WORKER for worker in self._workers))
+        for number, worker in enumerate(self._workers, start=1):
+            if surplus := free[worker] - _WORKER * self._core // _MILLI:
+                await self.create_pod(f"filling-{number}", format_quantity(CPU, surplus), on=[worker])
+                await self.bound(f"filling-{number}")
 
     def cores(self, count: float) -> str:
         """Return an amount of cpu from the story's cores, of which a worker has 3.9."""
@@ -67,15 +73,26 @@ class World:
         """Delete the device and its class, which do not go with the namespace."""
         self.cluster.kubectl("delete", f"resourceslice/{GPU}", f"deviceclass/{GPU}", "--wait=false")
 
-    async def create_pod(self, name: str, cpu: str, *, gpu: bool = False) -> None:
-        """Create a pod of one container that requests this much cpu, and a device if it is to have one."""
+    async def create_pod(
+        self, name: str, cpu: str, *, gpu: bool = False, on: Collection[str] | None = None
+    ) -> None:
+        """Create a pod of one container that requests this much cpu, and a device if it is to have one.
+
+        It fits the nodes in `on`, or all workers.
+        """
         container = {
             "name": "main",
             "image": "busybox",
             "command": ["sleep", "1h"],
             "resources": {"requests": {"cpu": cpu}},
         }
-        spec = {"schedulerName": SCHEDULER, "containers": [container]} | (_CLAIMING if gpu else {})
+        spec: dict[str, object] = {
+            "schedulerName": SCHEDULER,
+            "terminationGracePeriodSeconds": 1,  # `sleep` would use up the 30 that are the default
+            "containers": [container],
+            "affinity": _affinity_to(self._workers if on is None else on),
+        }
+        spec |= _CLAIMING if gpu else {}
         await self._client.create(PODS.collection(NAMESPACE), {"metadata": {"name": name}, "spec": spec})
 
     async def reserve(self, name: str, cpu: str, owner: str, *, gpu: bool = False, **spec: object) -> None:
@@ -83,10 +100,10 @@ class World:
 
         With `gpu` it also holds a device, for a claim of the pod.
         """
-        amounts = {"cpu": cpu}
-        container = {"name": "main", "resources": {"requests": amounts}}
-        template = {"spec": {"containers": [container]} | _CLAIMING}
-        whole: dict[str, object] = {"template": template} if gpu else {"resources": amounts}
+        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        pod = {"containers": [container], "affinity": _affinity_to(self._workers)}
+        pod |= _CLAIMING if gpu else {}
+        whole: dict[str, object] = {"template": {"spec": pod}}
         whole |= {"owners": [{"pod": {"name": owner}}], "ttlSeconds": 600}
         await self._client.create(
             RESERVATIONS.collection(NAMESPACE),
@@ -157,20 +174,24 @@ class World:
         return (await self.until(f"pod {name} is refused", notes))[-1]
 
     async def free_cpu(self) -> dict[str, int]:
-        """Return the cpu of each node that no pod has requested, in millicores."""
-        nodes = _parsed(await self._client.get(NODES.collection()))["items"]
+        """Return the cpu of each worker that no pod has requested, in millicores."""
         free = {
             node["metadata"]["name"]: parse_quantity(CPU, node["status"]["allocatable"][CPU])
-            for node in nodes
+            for node in _parsed(await self._client.get(NODES.collection()))["items"]
+            if node["metadata"]["name"] in self._workers
         }
-        for pod in _parsed(await self._client.get(PODS.collection()))["items"]:
-            node = pod["spec"].get("nodeName")
-            if node in free and pod["status"]["phase"] not in ("Succeeded", "Failed"):
-                free[node] -= sum(_cpu_request(container) for container in pod["spec"]["containers"])
+        for plain in _parsed(await self._client.get(PODS.collection()))["items"]:
+            pod = decode_pod(json.dumps(plain).encode())
+            if pod.node_name in free and not pod.finished:
+                free[pod.node_name] -= pod.requests.get(CPU, 0)
         return free
 
+    async def node_count(self) -> int:
+        """Return the number of all nodes, which a refusal counts."""
+        return len(_parsed(await self._client.get(NODES.collection()))["items"])
+
     async def show(self) -> None:
-        """Print nodes and Reservations as a user sees them."""
+        """Print workers and Reservations as a user sees them."""
         for node, cpu in sorted((await self.free_cpu()).items()):
             print(f"    {node:<16} {format_quantity(CPU, cpu):>6} cpu without a pod")
         table = self.cluster.kubectl("get", "reservations", "--namespace", NAMESPACE)
@@ -225,5 +246,8 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return parsed
 
 
-def _cpu_request(container: dict[str, Any]) -> int:
-    return parse_quantity(CPU, container.get("resources", {}).get("requests", {}).get(CPU, "0"))
+def _affinity_to(nodes: Collection[str]) -> dict[str, Any]:
+    """Return the affinity of a pod that fits these nodes alone, whatever their labels are."""
+    fields = ({"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes)
+    terms = [{"matchFields": [field]} for field in fields]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

@@ -10,9 +10,14 @@ _SCRIPTS = Path(__file__).parents[1] / "kind"
 _DOCKER_TIMEOUT = 10.0  # seconds
 
 
+def installed() -> bool:
+    """Return whether docker, kind and kubectl are installed, whether or not a Docker engine answers."""
+    return all(shutil.which(program) for program in ("docker", "kind", "kubectl"))
+
+
 def usable() -> bool:
     """Return whether a Docker engine answers, and kind and kubectl are installed."""
-    if not all(shutil.which(program) for program in ("docker", "kind", "kubectl")):
+    if not installed():
         return False
     try:
         answer = subprocess.run(

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from devcluster import binaries, kind
 from devcluster.errors import DevClusterError
+from devcluster.output import say
 
 VARIABLE = "TIDELOCK_PROVIDER"
 
@@ -21,12 +22,14 @@ _NEEDS = {
     Provider.KIND: "The provider kind needs Docker with a running engine, kind and kubectl: install them.",
     Provider.GO: "The provider go needs Go 1.26 or later on Linux: install it.",
 }
+_NO_ENGINE = "Docker and kind are installed, but no Docker engine answers: a local control plane is used."
 
 
 def choose(wanted: str | None) -> Provider:
     """Return the wanted provider, or the first that this machine can run.
 
-    Only the provider go has other versions of Kubernetes.
+    If that is not kind, only because no Docker engine answers, a message says so. Only the provider go has
+    other versions of Kubernetes.
 
     Raises:
         DevClusterError: the provider can't be run here, or there is none. The message is one sentence, which
@@ -48,5 +51,7 @@ def choose(wanted: str | None) -> Provider:
         return provider
     for provider in Provider:
         if _USABLE[provider]():
+            if provider is not Provider.KIND and kind.installed():
+                say(_NO_ENGINE)
             return provider
     raise DevClusterError(binaries.NOTHING_RUNS_KUBERNETES)

@@ -22,10 +22,16 @@ def test_requested_provider_is_chosen(docker_machine: Machine) -> None:
     assert choose("go") is Provider.GO
 
 
-def test_docker_client_without_an_engine_is_not_enough(docker_machine: Machine) -> None:
+def test_docker_client_without_an_engine_is_not_enough(
+    docker_machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
     docker_machine.install("docker", "exit 1")
     docker_machine.install("go", "exit 0")
+    assert choose("go") is Provider.GO
+    assert capsys.readouterr().err == ""
     assert choose(None) is Provider.GO
+    text = "Docker and kind are installed, but no Docker engine answers: a local control plane is used.\n"
+    assert capsys.readouterr().err == text
 
 
 @pytest.mark.parametrize("missing", ["docker", "kind", "kubectl"])
