@@ -7,6 +7,7 @@ from property.answers import AnswerObserver
 from property.capacity import check_choice, check_ends, check_room, check_server
 from property.deadlines import DeadlineObserver
 from property.gangs import check_groups, check_stored_groups
+from property.grants import GrantObserver
 from property.holds import HoldObserver, check_stored_holds
 from property.leases import LeaseObserver, check_stored_leases
 from property.moves import MoveObserver, check_stored_moves
@@ -45,6 +46,7 @@ class Observer:
         self._holds = HoldObserver()
         self._moves = MoveObserver()
         self._answers = AnswerObserver()
+        self._grants = GrantObserver()
         self.follow(process)
 
     def follow(self, process: Process) -> None:
@@ -53,6 +55,7 @@ class Observer:
         self._held: dict[str, _Held] = {}
         self._usage = UsageObserver(process)
         self._deadlines = DeadlineObserver(process)
+        self._grants.follow(process)
 
     def disturb(self, node_name: str) -> None:
         """Note that capacity of a node is taken by others or removed, until the node has enough again."""
@@ -67,6 +70,7 @@ class Observer:
         check_pods(process)
         check_occupancy(process)
         check_neighbours(process)
+        self._grants.check(process)
         check_groups(process)
         self._deadlines.check()
         self._leases.check(process)

@@ -47,9 +47,11 @@ OWNERS = st.sampled_from(
 ROOM: list[Json] = [{"cpu": "1"}, {"cpu": "2"}, {"cpu": "3"}, {"cpu": "1", GPU: "1"}]
 
 
-def template(requests: Json, app: str = "", host_port: int = 0, **affinity: str) -> Json:
-    """Build the template of a pod with affinity or anti-affinity to an app, or with a host port."""
+def template(requests: Json, app: str = "", host_port: int = 0, limit: str = "", **affinity: str) -> Json:
+    """Build the template of a pod with affinity or anti-affinity to an app, a host port, or a cpu limit."""
     container: Json = {"name": "m", "resources": {"requests": requests}}
+    if limit:
+        container["resources"]["limits"] = {"cpu": limit}
     if host_port:
         container["ports"] = [{"containerPort": 80, "hostPort": host_port}]
     metadata = {"labels": {"app": app}} if app else {}
@@ -72,6 +74,7 @@ SIZES = st.sampled_from(
             template(ROOM[0], "web", 8080),
             template(ROOM[0], "web", podAffinity="web"),
             template(ROOM[1], "db", podAntiAffinity="web"),
+            template(ROOM[1], "db", 8080, limit="3"),
         )
     ]
 )

@@ -10,6 +10,7 @@ from property.gangs import check_own
 from property.occupancy import is_owner as _owned_by
 from property.process import Process
 from property.windows import needed_by
+from tidelock.cluster.reserve_pods import counts_as
 from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.owners.matching import may_claim
@@ -17,6 +18,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.quantities import Resources, plus
+from tidelock.model.reserve_pod import LIMITS
 from tidelock.scheduler.core.queued_pod import QueueName
 
 
@@ -94,13 +96,14 @@ def check_neighbours(process: Process) -> None:
     """Check that a reservation with capacity is a neighbour on its node only, until an owner is there."""
     expected: dict[str, list[str]] = {}
     for entry in process.ledger.entries.values():
-        template = entry.reservation.spec.template if entry.reservation.spec is not None else None
-        if template is None or entry.reservation.pod is None or not entry.reserved or entry.ahead:
+        if not entry.reserved or entry.ahead:
             continue
-        noticed = template.metadata is not None and template.metadata.labels
+        parts = entry.reservation.parts.items() & entry.granted.items()
+        noticed = any(part != LIMITS for part, _ in parts)
         if noticed and not (entry.reservation.reusable and entry.occupants):
             expected.setdefault(entry.node, []).append(entry.uid)
-    assert neighbours(process) == {name: sorted(uids) for name, uids in expected.items()}
+    uids = {name: [uid for uid, _ in counted] for name, counted in neighbours(process).items()}
+    assert uids == {name: sorted(uids) for name, uids in expected.items()}
     for name, row in process.columns.row_of.items():
         pods = [*process.cache.reserve_pods.on(name), *(each.pod for each in process.cache.pods_on(name))]
         for port in {port for pod in pods for port in pod.host_ports}:
@@ -178,8 +181,8 @@ def _held(process: Process) -> dict[str, dict[str, int]]:
     return {name: columns.named(columns.reserved[row]) for name, row in columns.row_of.items()}
 
 
-def neighbours(process: Process) -> dict[str, list[str]]:
-    """Return the uids of the reserve pods of each node that has some."""
+def neighbours(process: Process) -> dict[str, list[tuple[str, tuple[object, ...]]]]:
+    """Return the reserve pods of each node that has some: their uids, and everything by which they count."""
     names = [node.name for node in process.columns.nodes] + ["node-a", "node-b"]
-    on = {name: sorted(pod.uid for pod in process.cache.reserve_pods.on(name)) for name in names}
-    return {name: uids for name, uids in on.items() if uids}
+    on = {name: process.cache.reserve_pods.on(name) for name in names}
+    return {name: sorted((pod.uid, counts_as(pod)) for pod in pods) for name, pods in on.items() if pods}

@@ -1,6 +1,7 @@
 """The operator with events and answers that come late, out of order or twice, or get lost."""
 
 import os
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,10 +12,14 @@ from builders import Json, pod_json, reservation_json
 from property.ledger_draws import (
     APPS,
     MAY_MOVE,
+    NUMBERS,
+    SIZES,
     WEATHER,
     Weather,
 )
 from property.ledger_world import World
+from property.model_api import RefusedError
+from property.process import Process
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS
 
@@ -51,6 +56,34 @@ class Fragmented(World):
         self._go_on()
 
 
+class Edited(World):
+    """The same world with reservations that get capacity, and with edits that may never be granted."""
+
+    @initialize(shapes=st.tuples(SIZES, SIZES, SIZES), weather=WEATHER)
+    def begin(self, shapes: tuple[Json, Json, Json], weather: Weather) -> None:
+        """Begin with a reservation for each pod."""
+        for name in ("node-a", "node-b"):
+            self._put_node(name, "4")
+        for number, shape in enumerate(shapes):
+            spec: Json = {"owners": [{"pod": {"name": f"web-{number}"}}], "preemptionPolicy": "Never"} | shape
+            spec |= {"pendingDeadlineSeconds": 600}
+            made = reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec)
+            self.reservations.put(made)
+        self._go_on()
+        self.weather = weather
+
+    @rule(number=NUMBERS, shape=SIZES, then=st.sampled_from(["go on", "go on", "crash"]))
+    def resize(self, number: int, shape: Json, then: str) -> None:
+        """Edit the size or the template of a reservation, and let another process go on, or this one."""
+        if (key := Key("shop", f"lock-{number}")) in self.reservations.objects:
+            with suppress(RefusedError):
+                self.api.edit_spec(key, **shape)
+        if then == "crash":
+            self.process = Process(self.api, self.clock, self.api.elect())
+            self.observer.follow(self.process)
+        self._go_on()
+
+
 SETTINGS = settings(
     max_examples=EXAMPLES,
     stateful_step_count=40,
@@ -61,3 +94,5 @@ TestWorld = World.TestCase
 TestWorld.settings = SETTINGS
 TestFragmented = Fragmented.TestCase
 TestFragmented.settings = settings(SETTINGS, max_examples=(EXAMPLES + 1) // 2)
+TestEdited = Edited.TestCase
+TestEdited.settings = settings(SETTINGS, max_examples=(EXAMPLES + 1) // 2)

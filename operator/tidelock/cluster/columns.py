@@ -244,6 +244,12 @@ class Columns:
             self._tick(row)
             self.freed += sign < 0
 
+    def touch(self, node_name: str) -> None:
+        """Note that something fits a node, if it is known, that did not fit before, with the same amounts."""
+        if (row := self.row_of.get(node_name)) is not None:
+            self._tick(row)
+            self.freed += 1
+
     def shortfall(self, node_name: str) -> dict[str, int]:
         """Return by how much pods and reservations exceed a node's allocatable amounts, by resource.
 

@@ -55,6 +55,10 @@ class ReservePods:
         """Return the reserve pods that count on a node."""
         return [each.pod for each in self._on_node[node_name].values()] if node_name in self._on_node else ()
 
+    def get(self, uid: str) -> Reserved | None:
+        """Return the reserve pod of a reservation as it counts, or None."""
+        return self._placed.get(uid)
+
     def put(self, pod: ReservePod, node_name: str) -> None:
         """Count a reserve pod on a node only, in its newest version."""
         known = self._placed.get(pod.uid)

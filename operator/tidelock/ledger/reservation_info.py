@@ -1,7 +1,7 @@
 """The record of one reservation."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -50,6 +50,7 @@ class ReservationInfo:
         node_uid: UID of that node.
         reserved: all capacity of the reservation.
         held: the part of `reserved` that nothing else may use. Its occupants use the rest.
+        granted: digests of the parts of the template with which it was placed (`ReservePod.parts`).
         devices: held devices of the node. While its owner is being bound, the reservation still has them.
         occupants: pods inside by UID, if the reservation is reusable or borrowable.
         occupied_seconds: seconds with occupants, until the last of them left.
@@ -103,6 +104,7 @@ class ReservationInfo:
     node_uid: str = ""
     reserved: Resources = field(default_factory=dict)
     held: Resources = field(default_factory=dict)
+    granted: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[ReservedDevice, ...] = ()
     occupants: dict[str, Occupant] = field(default_factory=dict)
     occupied_seconds: int = 0
@@ -166,21 +168,23 @@ class ReservationInfo:
         return spec.borrower_namespaces is None or pod.meta.namespace in spec.borrower_namespaces
 
     @property
+    def held_pod(self) -> ReservePod | None:
+        """The pod of the spec, only with what the reservation has: the rest may never be granted."""
+        pod = self.reservation.pod
+        if pod is None or not self.growing:
+            return pod
+        return granted_part(pod, self.reserved, self._pending_parts)
+
+    @property
     def reserve_pod(self) -> ReservePod | None:
         """The pod that counts as a neighbour until the owner has come, if other pods may notice it.
 
         A planned window only keeps amounts, as the pods of that time are not known.
         """
-        pod = self.reservation.pod
-        if pod is None or not self.reserved or self.ahead or (self.reservation.reusable and self.occupants):
+        if not self.reserved or self.ahead or (self.reservation.reusable and self.occupants):
             return None
-        return pod if pod.neighbourly else None
-
-    @property
-    def held_pod(self) -> ReservePod | None:
-        """The pod of the spec with the amounts that the reservation has, as more may never be granted."""
-        pod = self.reservation.pod
-        return pod if pod is None or not self.growing else granted_part(pod, self.reserved)
+        pod = self.held_pod
+        return pod if pod is not None and pod.neighbourly else None
 
     @property
     def may_move(self) -> bool:
@@ -252,9 +256,11 @@ class ReservationInfo:
 
     @property
     def growing(self) -> bool:
-        """Whether the spec asks for more capacity than the reservation has."""
+        """Whether the spec asks for more than the reservation has, or for another template."""
         pod = self.reservation.pod
-        return self.phase is Phase.ACTIVE and pod is not None and not covers(self.reserved, pod.requests)
+        if pod is None or self.phase is not Phase.ACTIVE:
+            return False
+        return not covers(self.reserved, pod.requests) or bool(self._pending_parts)
 
     @property
     def wanting(self) -> bool:
@@ -302,3 +308,9 @@ class ReservationInfo:
     def final(self) -> bool:
         """Whether it has ended for good."""
         return self.phase in FINAL
+
+    @property
+    def _pending_parts(self) -> list[str]:
+        """The parts of the template that differ from those with which the reservation was placed."""
+        parts = self.reservation.parts
+        return [name for name, digest in parts.items() if self.granted.get(name) != digest]

@@ -136,6 +136,7 @@ def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resour
     # While its owner is being bound, the status names what the spec asks for, beside the devices that it has.
     provided = Counter(each.resource_name for each in entry.devices if each.resource_name is not None)
     entry.reserved = at_most(entry.kept_of(held), {**held, **provided})
+    entry.granted = status.granted_template or {}
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)

@@ -1,6 +1,7 @@
 """A Reservation object, decoded once into the form that the ledger and the scheduler use."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -56,6 +57,11 @@ class Reservation:
         if self.pod is None:
             raise ValueError(f"{self.key}: {self.problem}")
         return self.pod.requests
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """Digests of the parts of its template (`ReservePod.parts`), or none without a readable spec."""
+        return {} if self.pod is None else self.pod.parts
 
     @cached_property
     def priority(self) -> int:

@@ -1,15 +1,22 @@
 """The pod in place of a reservation."""
 
+from collections.abc import Collection, Mapping
 from functools import cached_property
+from hashlib import sha256
 
 import msgspec
 
 from tidelock.model.meta import ObjectMeta
+from tidelock.model.pod_placement import PodAffinity
 from tidelock.model.pods import Pod, PodSpec
-from tidelock.model.quantities import PODS, Resources, format_resources
-from tidelock.model.requests import Container, ContainerPort, ResourceRequirements
+from tidelock.model.quantities import PODS, Resources, format_resources, parse_resources
+from tidelock.model.requests import Container, ContainerPort, ResourceRequirements, lasting_use
 
-_ENCODER = msgspec.json.Encoder()
+LABELS, AFFINITY, HOST_PORTS, LIMITS = "labels", "affinity", "hostPorts", "limits"
+"""The parts of a template, beside its requests, by which a reserve pod counts on its node."""
+DIGEST_LENGTH = 16
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 class ReservePod(Pod, frozen=True, dict=True):
@@ -26,10 +33,27 @@ class ReservePod(Pod, frozen=True, dict=True):
     @cached_property
     def neighbour_key(self) -> bytes:
         """A key that is equal for reserve pods of a namespace with the same relation to neighbours."""
-        affinity = self.spec.affinity
-        near, far = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
         labels = sorted(self.metadata.labels.items())
-        return _ENCODER.encode((labels, near, far, self.spec.topology_spread_constraints))
+        return _ENCODER.encode((labels, *self._neighbours, self.spec.topology_spread_constraints))
+
+    @cached_property
+    def parts(self) -> Mapping[str, str]:
+        """A digest of each part of its template by which it counts on its node, if it has that part."""
+        near_and_far = self._neighbours
+        limits = lasting_use(self.spec, lambda each: parse_resources(each.limits))
+        found = {
+            LABELS: self.metadata.labels,
+            AFFINITY: near_and_far if any(near_and_far) else None,
+            HOST_PORTS: self.host_ports,
+            LIMITS: limits,
+        }
+        return {name: _digest(part) for name, part in found.items() if part}
+
+    @property
+    def _neighbours(self) -> tuple[PodAffinity | None, PodAffinity | None]:
+        """The affinity to pods, and the anti-affinity."""
+        affinity = self.spec.affinity
+        return (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
 
 
 def reserve_pod_of(meta: ObjectMeta, spec: PodSpec, requests: Resources) -> ReservePod:
@@ -44,18 +68,32 @@ def pinned_to(pod: ReservePod, node_name: str) -> ReservePod:
     return reserve_pod_of(pod.metadata, msgspec.structs.replace(pod.spec, node_name=node_name), pod.requests)
 
 
-def granted_part(pod: ReservePod, amounts: Resources) -> ReservePod:
-    """Return the pod as it counts while its reservation has only a part of the amounts that it asks for.
+def granted_part(pod: ReservePod, amounts: Resources, pending: Collection[str]) -> ReservePod:
+    """Return the pod as it counts on its node while an edit of its reservation waits.
 
-    One container requests the amounts, and has all host ports. No limit exceeds them.
+    It has no limits, and one container, which requests the granted amounts.
+
+    Args:
+        pod: the pod that the spec asks for.
+        amounts: the amounts that the reservation has.
+        pending: parts of the template that are not granted.
+
     """
-    ports = tuple(
+    ports = (
         ContainerPort(host_port=each.port, host_ip=each.ip, protocol=each.protocol)
-        for each in pod.host_ports
+        for each in (() if HOST_PORTS in pending else pod.host_ports)
     )
     requests = format_resources({name: units for name, units in amounts.items() if name != PODS})
-    container = Container(ports=ports, resources=ResourceRequirements(requests=dict(requests)))
+    container = Container(ports=tuple(ports), resources=ResourceRequirements(requests={**requests}))
+    affinity = pod.spec.affinity
+    if affinity is not None and AFFINITY in pending:
+        affinity = msgspec.structs.replace(affinity, pod_affinity=None, pod_anti_affinity=None)
     spec = msgspec.structs.replace(
-        pod.spec, containers=(container,), init_containers=(), overhead={}, resources=None
+        pod.spec, containers=(container,), init_containers=(), overhead={}, resources=None, affinity=affinity
     )
-    return reserve_pod_of(pod.metadata, spec, amounts)
+    labels = {} if LABELS in pending else pod.metadata.labels
+    return reserve_pod_of(msgspec.structs.replace(pod.metadata, labels=labels), spec, amounts)
+
+
+def _digest(part: object) -> str:
+    return sha256(_ENCODER.encode(part)).hexdigest()[:DIGEST_LENGTH]

@@ -24,23 +24,32 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import ReservedDevice
 from tidelock.model.meta import Key
 from tidelock.model.quantities import NOTHING, Resources, beyond, covers
+from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.work_queue import WorkQueue
 
 
 @dataclass(frozen=True, slots=True)
 class HoldingChange:
-    """The amounts that a reservation held on a node before a change and holds after it."""
+    """The amounts that a reservation held on a node before a change and holds after it.
+
+    Attributes:
+        devices_freed: whether it has fewer devices.
+        left: the reserve pod in its former version, if an edit of the template has ended that.
+
+    """
 
     entry: ReservationInfo
     node: str
     before: Resources
     after: Resources
     devices_freed: bool = False
+    left: ReservePod | None = None
 
     def undoes(self, earlier: "HoldingChange") -> bool:
         """Return whether this change is the reverse of an earlier one of the same reservation."""
-        same_place = self.node == earlier.node and not (self.devices_freed or earlier.devices_freed)
-        return same_place and (self.before, self.after) == (earlier.after, earlier.before)
+        if any(each.devices_freed or each.left is not None for each in (self, earlier)):
+            return False
+        return self.node == earlier.node and (self.before, self.after) == (earlier.after, earlier.before)
 
 
 class Holdings:
@@ -265,7 +274,11 @@ class Holdings:
             self._columns.reservation(entry.node, amounts, 1)
             entry.held = amounts
             self.update(entry)
+        counted = self.reserve_pods.get(entry.uid)
         count_reserve_pod(self.reserve_pods, entry)
+        if amounts and counted is not None and self.reserve_pods.get(entry.uid) is not counted:
+            self.changes.add(HoldingChange(entry, entry.node, NOTHING, NOTHING, left=counted.pod))
+            self._columns.touch(entry.node)
         for listener in self._listeners:
             listener(entry)
 

@@ -71,7 +71,7 @@ class Placement:
 
         A reservation that begins later is planned there. The devices are free, or its own already.
         """
-        requests = entry.reservation.requests
+        requests, entry.granted = entry.reservation.requests, entry.reservation.parts
         if entry.ahead:
             self._place(entry, node, requests, now, devices)
             self._records.step(entry, Event.PLAN, reasons.PLANNED, planned_text(entry), now)

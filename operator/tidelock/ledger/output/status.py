@@ -74,10 +74,7 @@ def _status(entry: ReservationInfo, aspects: Sequence[_Aspect], now: float) -> d
         status["boundPod"] = {"name": entry.bound_pod.name, "uid": entry.bound_pod.uid}
     if entry.occupied_seconds:
         status["occupiedSeconds"] = entry.occupied_seconds
-    if resources := shown_resources(entry):
-        status["resources"] = _shown(resources)
-    if entry.devices:
-        status["devices"] = [each.to_status() for each in entry.devices]
+    status |= _size(entry)
     status |= _use(entry)
     status |= _moves(entry)
     if spec is not None:
@@ -101,6 +98,18 @@ def _queue(entry: ReservationInfo, position: QueuePosition) -> dict[str, Any]:
     if position.start is not None:
         status["estimatedStart"] = format_instant(position.start)
     return status | {"earmark": entry.earmark} if entry.earmark else status
+
+
+def _size(entry: ReservationInfo) -> dict[str, Any]:
+    """Return the amounts, the parts of the template with which it was placed, and the devices."""
+    status: dict[str, Any] = {}
+    if resources := shown_resources(entry):
+        status["resources"] = _shown(resources)
+    if entry.granted and entry.node and entry.phase not in SETTLED:
+        status["grantedTemplate"] = dict(entry.granted)
+    if entry.devices:
+        status["devices"] = [each.to_status() for each in entry.devices]
+    return status
 
 
 def _use(entry: ReservationInfo) -> dict[str, Any]:

@@ -57,6 +57,8 @@ __all__ = [
 
 MOST_MEMBERS = 256
 MOST_ALTERNATIVES = 256
+_Digest = Annotated[str, Field(max_length=16)]
+_Digests = Annotated[dict[_Digest, _Digest], Field(max_length=4)]
 _Amounts = Annotated[dict[str, Annotated[str, Field(max_length=32)]], Field(max_length=2048)]
 
 
@@ -433,6 +435,10 @@ class ReservationStatus(StatusWire):
     """Epoch of the leader that decided on the reservation."""
     resources: _Amounts | None = None
     """Amounts that are reserved, or requested while the reservation waits."""
+    granted_template: _Digests | None = None
+    """Digests of the parts of the template with which the reservation was placed: labels, affinity to pods,
+    hostPorts and limits. A part with another digest is an edit that waits. It does not count for other pods
+    yet."""
     devices: Annotated[list[ReservedDevice], Field(max_length=MOST_RESERVED_DEVICES)] | None = None
     """Devices that are held for the resource claims of the template."""
     used: _Amounts | None = None

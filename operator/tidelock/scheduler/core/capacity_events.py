@@ -76,6 +76,8 @@ class CapacityEvents:
         self, change: HoldingChange, now: float, claimed_by: AssumedPod | None
     ) -> None:
         """Notify pods, and reservations that wait, of a reserve pod that has come or gone as a pod would."""
+        if change.left is not None:
+            self._queue.notify(ASSIGNED_POD_DELETE, assigned_to(change.left, change.node), None, now)
         pod = change.entry.reservation.pod
         if pod is None or not pod.neighbourly or change.entry.ahead:
             return

@@ -15,7 +15,6 @@ from unit.plugins.levelled import CPU_ALONE, POD, STATIC, at, measured
 from unit.plugins.scene import Scene
 
 
-
 def template(cpu: str, limit: str | None = None) -> Json:
     """Build the template of a pod with a request, and with a limit if there is one."""
     limits = {} if limit is None else {"limits": {"cpu": limit}}

@@ -1,0 +1,173 @@
+"""An edited template counts for other pods once its reservation fits its node with it."""
+
+from typing import Any
+
+import pytest
+
+from builders import Json, pod
+from tidelock.ledger.output.status import render_reservation
+from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.api.reservation import Phase
+from tidelock.model.pods import assigned_to
+from tidelock.model.reserve_pod import AFFINITY, HOST_PORTS, LABELS, LIMITS
+from unit.scheduler.machinery import Core
+from unit.scheduler.reserve_pods import WEB, decide, far, hosts, port, template, term
+
+DB = {"app": "db"}
+
+
+def limited(cpu: str) -> Json:
+    """Build a template with a limit of cpu."""
+    shape = template()
+    shape["template"]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": cpu}
+    return shape
+
+
+def restarted(core: Core, entry: ReservationInfo, **fields: Any) -> tuple[Core, ReservationInfo]:
+    """Start another process from the stored objects."""
+    successor = Core(*hosts("node-a"), listed=False)
+    for placed in core.cache.pods_on("node-a"):
+        successor.add(assigned_to(placed.pod, "node-a"))
+    status = render_reservation(entry, core.clock.now())
+    return successor, successor.reservation(status=status, **fields)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    ("obstacle", "edit", "bystander"),
+    [
+        (
+            pod("here", containers=port(8080)),
+            template(WEB, containers=[*port(8080), *port(9090)]),
+            pod("bystander", containers=port(9090)),
+        ),
+        (
+            pod("here", labels=DB),
+            template(WEB, affinity=far(term(DB))),
+            pod("bystander", labels=DB),
+        ),
+        (
+            pod("here", affinity=far(term(DB))),
+            template(DB),
+            pod("bystander", affinity=far(term(DB))),
+        ),
+    ],
+)
+def test_an_edited_template_that_does_not_fit_keeps_no_pod_away(
+    obstacle: Any, edit: Json, bystander: Any, *, restarts: bool
+) -> None:
+    """A new label, term or host port counted at once, in conflict with the pods that were there.
+
+    So a tenant could close a node to all others by an edit that no decision had checked.
+    """
+    core = Core(*hosts("node-a"))
+    entry = core.reservation(owner="owner", **template(WEB))
+    core.step()
+    assert decide(core, obstacle) == "node-a"
+
+    fields: Json = {"owner": "owner", "generation": 2, "version": 2} | edit
+    entry = core.reservation(**fields)
+    core.decide()
+    assert (entry.phase, entry.growing, entry.held["cpu"]) == (Phase.ACTIVE, True, 1000)
+    assert entry.resize_problem
+    if restarts:
+        core, entry = restarted(core, entry, **fields)
+        assert entry.growing
+        core.list_all()
+        core.decide()
+    assert decide(core, bystander) == "node-a"
+
+    core.event_handlers.pods.remove(assigned_to(obstacle, "node-a"))
+    core.event_handlers.pods.remove(assigned_to(bystander, "node-a"))
+    core.decide()
+    assert (entry.growing, entry.resize_problem) == (False, "")
+    assert decide(core, bystander) != "node-a"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_unedited_parts_count_while_a_larger_size_waits(*, restarts: bool) -> None:
+    core = Core(*hosts("node-a"))
+    shape = template(WEB, affinity=far(term(DB)), containers=port(8080))
+    entry = core.reservation(owner="owner", **shape)
+    core.step()
+    shape["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "200"
+    fields: Json = {"owner": "owner", "generation": 2, "version": 2} | shape
+    entry = core.reservation(**fields)
+    core.decide()
+    if restarts:
+        core, entry = restarted(core, entry, **fields)
+        core.list_all()
+        core.decide()
+    assert (entry.growing, entry.held["cpu"]) == (True, 1000)
+    assert "free ports" in decide(core, pod("one", containers=port(8080)))
+    assert "anti-affinity" in decide(core, pod("two", labels=DB))
+    assert "anti-affinity" in decide(core, pod("three", affinity=far(term(WEB))))
+
+
+def test_an_edit_that_is_reverted_counts_as_before() -> None:
+    core = Core(*hosts("node-a"))
+    entry = core.reservation(owner="owner", **template(WEB, containers=port(8080)))
+    core.step()
+    assert decide(core, pod("here", containers=port(9090))) == "node-a"
+    core.reservation(owner="owner", generation=2, version=2, **template(WEB, containers=port(9090)))
+    core.decide()
+    assert entry.growing
+    core.reservation(owner="owner", generation=3, version=3, **template(WEB, containers=port(8080)))
+    assert not entry.growing
+    assert "free ports" in decide(core, pod("thief", containers=port(8080)))
+
+
+def test_an_edited_template_that_fits_counts_within_the_same_step() -> None:
+    core = Core(*hosts("node-a"))
+    core.reservation(owner="owner", **template(WEB))
+    core.step()
+    entry = core.reservation(
+        owner="owner", generation=2, version=2, **template(DB, affinity=far(term(WEB)), containers=port(8080))
+    )
+    core.step()
+    assert not entry.growing
+    assert "free ports" in decide(core, pod("one", containers=port(8080)))
+    assert "anti-affinity" in decide(core, pod("two", labels=WEB))
+    assert "anti-affinity" in decide(core, pod("three", affinity=far(term(DB))))
+
+
+def test_the_status_names_the_parts_with_which_a_reservation_was_placed() -> None:
+    core = Core(*hosts("node-a"))
+    entry = core.reservation(**template(WEB, affinity=far(term(DB)), containers=port(8080)))
+    core.step()
+    status = render_reservation(entry, core.clock.now())
+    assert status["grantedTemplate"].keys() == {LABELS, AFFINITY, HOST_PORTS}
+    bare = core.reservation("bare", owner="other")
+    core.step()
+    assert "grantedTemplate" not in render_reservation(bare, core.clock.now())
+
+
+def test_a_limit_is_a_part_of_the_template() -> None:
+    """Plugins for measured use expect the limit of a pod, so an edited one is a request that waits."""
+    core = Core(*hosts("node-a"))
+    entry = core.reservation(owner="owner", **limited("2"))
+    core.step()
+    assert entry.granted.keys() == {LIMITS}
+    core.reservation(owner="owner", generation=2, version=2, **limited("200"))
+    assert (entry.growing, entry.held_pod and entry.held_pod.likely_use[0]) == (True, 1000.0)
+    core.step()
+    assert (entry.growing, entry.held_pod and entry.held_pod.likely_use[0]) == (False, 200_000.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "waiting"),
+    [
+        (template(DB, containers=port(8080)), pod("waiting", containers=port(8080))),
+        (template(WEB), pod("waiting", affinity=far(term(WEB)))),
+        (template(DB, affinity=far(term(WEB))), pod("waiting", labels=WEB)),
+    ],
+)
+def test_a_pod_is_woken_when_an_edit_removes_what_kept_it_away(before: Json, waiting: Any) -> None:
+    """No event followed, and the verdict for equal pods was kept, so it waited until the node changed."""
+    core = Core(*hosts("node-a"))
+    core.reservation(owner="owner", **before)
+    core.step()
+    core.add(waiting)
+    core.refuse()
+    core.reservation(owner="owner", generation=2, version=2, **template(DB))
+    assert core.place().node_name == "node-a"
