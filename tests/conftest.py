@@ -42,7 +42,7 @@ def kubectl() -> Path:
 
 @pytest.fixture(scope="session")
 def kustomized(kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> Kustomized:
-    """Return a renderer of base, overlays and components by kustomize."""
+    """Return a renderer of base and its parts by kustomize."""
     return Kustomized(kubectl, tmp_path_factory.mktemp("kustomize"))
 
 

@@ -134,6 +134,8 @@ def sentences(page: Path) -> Iterator[Block]:
 def kind_of(block: Block) -> Kind:
     """Return the kind of a block of YAML. Exactly one fits."""
     documents = block.documents
+    if block.title.startswith("patch-") and isinstance(documents[0], list):
+        return Kind.PATCH
     kinds = {document.get("kind") for document in documents}
     patch = block.title.startswith("patch-")
     values = block.title == "values.yaml"

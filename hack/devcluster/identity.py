@@ -1,7 +1,9 @@
 """The operator's login as its ServiceAccount of the manifests, not as admin."""
 
 import json
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -10,8 +12,8 @@ from devcluster.cluster import Cluster
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 BASE = MANIFESTS / "base"
-OVERLAYS = MANIFESTS / "overlays"
-EXTENDER = OVERLAYS / "extender"
+COMPONENTS = MANIFESTS / "components"
+EXTENDER = "components/extender"
 SYSTEM_NAMESPACE = "tidelock-system"
 SERVICE_ACCOUNT = "tidelock"
 
@@ -30,17 +32,28 @@ _FILE_NAME = "operator.kubeconfig"
 _VALIDITY = "8h"  # the token's lifetime, longer than any test, demo or benchmark
 
 
-def rendered(cluster: Cluster, installation: Path = BASE) -> list[dict[str, Any]]:
-    """Return the objects of an installation."""
-    return list(yaml.load_all(cluster.kubectl("kustomize", str(installation)), yaml.CSafeLoader))
+def write_kustomization(folder: Path, *parts: str, manifests: Path = MANIFESTS) -> None:
+    """Write a kustomization of the base with parts such as `components/ha`, as a user would write it."""
+    kustomization: dict[str, list[str]] = {"resources": [], "components": []}
+    for part in ("base", *parts):
+        field = "components" if part.startswith("components/") else "resources"
+        kustomization[field].append(os.path.relpath(manifests / part, folder.resolve()))
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
 
 
-def operator_kubeconfig(cluster: Cluster, directory: Path, installation: Path = BASE) -> Path:
+def rendered(cluster: Cluster, *parts: str) -> list[dict[str, Any]]:
+    """Return the objects of an installation: the base with parts such as `components/ha`."""
+    with TemporaryDirectory() as folder:
+        write_kustomization(Path(folder), *parts)
+        return list(yaml.load_all(cluster.kubectl("kustomize", folder), yaml.CSafeLoader))
+
+
+def operator_kubeconfig(cluster: Cluster, directory: Path, *parts: str) -> Path:
     """Install the operator's identity and rights, and return a kubeconfig with only its token.
 
-    The rights of other identities in the cluster stay as they are.
+    The rights of the given parts are added. The rights of other identities in the cluster stay as they are.
     """
-    identity = [manifest for manifest in rendered(cluster, installation) if manifest["kind"] in _IDENTITY]
+    identity = [manifest for manifest in rendered(cluster, *parts) if manifest["kind"] in _IDENTITY]
     text = "\n---\n".join(map(json.dumps, identity))
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
     return token_kubeconfig(cluster, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, directory / _FILE_NAME)

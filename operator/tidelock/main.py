@@ -279,7 +279,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if find_spec("kopf") is None:
         sys.stderr.write(
-            "error: only the client for managers is installed: pip install 'tidelock[operator]'\n"
+            "error: only the client for managers is installed: in a checkout, pip install '.[operator]'\n"
         )
         return 1
     words = sys.argv[1:] if argv is None else argv

@@ -1,4 +1,4 @@
-"""The binder server of Tidelock, as overlays/extender installs it, and a stock kube-scheduler."""
+"""The binder server of Tidelock, as the component extender installs it, and a stock kube-scheduler."""
 
 import asyncio
 import base64

@@ -14,7 +14,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.scripted_autoscaler import ScriptedAutoscaler, capacity_buffers
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.identity import OVERLAYS, operator_kubeconfig
+from devcluster.identity import operator_kubeconfig
 from tidelock.integrations.autoscalers.capacity_buffers import CAPACITY_BUFFERS, POD_TEMPLATES
 from tidelock.integrations.autoscalers.node_protection import CLUSTER_AUTOSCALER, KARPENTER, PROTECTED
 from tidelock.kube.client import NODES
@@ -24,9 +24,9 @@ ALL = {PROTECTED: "true", CLUSTER_AUTOSCALER: "true", KARPENTER: "true"}
 
 @pytest.fixture(scope="module")
 def kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a kubeconfig with the rights of the overlay."""
+    """Return a kubeconfig with the rights of the component."""
     directory = tmp_path_factory.mktemp("identity")
-    return operator_kubeconfig(private_cluster, directory, OVERLAYS / "autoscalers")
+    return operator_kubeconfig(private_cluster, directory, "components/autoscalers")
 
 
 @pytest.fixture

@@ -292,7 +292,7 @@ def test_check_passes_on_a_healthy_cluster_and_fails_without_an_operator(
 
     green = plugin("check", "-o", "json")
     levels = {each["matter"]: each["level"] for each in json.loads(green.out)}
-    assert levels.pop("admission") == levels.pop("answers") == "note"  # without manifests/overlays/extender
+    assert levels.pop("admission") == levels.pop("answers") == "note"  # without manifests/components/extender
     assert set(levels.values()) == {"ok"}, green.out
     assert green.status == 0
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -92,13 +93,19 @@ def test_every_patch_finds_its_target(installed: Cluster, tmp_path: Path) -> Non
         (tmp_path / name).write_text(block.text)
     overlay = {
         "resources": [os.path.relpath(ROOT / name, tmp_path) for name in MANIFESTS],
-        "patches": [{"path": name} for name in patches],
+        "patches": [{"path": name, **target(block)} for name, block in patches.items()],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
     objects = list(yaml.load_all(installed.kubectl("kustomize", str(tmp_path)), yaml.CSafeLoader))
     known = [each for each in objects if each["apiVersion"].partition("/")[0] not in FOREIGN]
     flags = ("--server-side", "--force-conflicts", "--dry-run=server")
     installed.kubectl("apply", *flags, "-f", "-", input="\n---\n".join(map(json.dumps, known)))
+
+
+def target(block: Block) -> dict[str, Any]:
+    """Return the target of a patch of the arguments. Another patch has its own."""
+    named = {"target": {"kind": "Deployment", "name": "tidelock"}}
+    return named if isinstance(block.documents[0], list) else {}
 
 
 def test_kubectl_and_helm_know_the_commands(shell: Shell) -> None:

@@ -147,7 +147,7 @@ def test_a_suspended_leader_ends_when_it_resumes(replica: Replica, private_world
 def test_only_the_leader_answers_other_binders(
     replica: Replica, private_cluster: LocalCluster, private_world: World, tmp_path: Path
 ) -> None:
-    operator_kubeconfig(private_cluster, tmp_path, EXTENDER)  # grants the rights of the overlay
+    operator_kubeconfig(private_cluster, tmp_path, EXTENDER)  # grants the rights of the component
     ports, own = free_ports(2), ("10.11.12.1", "10.11.12.2")
     first, second = (
         replica(

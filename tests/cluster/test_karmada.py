@@ -1,4 +1,4 @@
-"""The operator as an estimator for Karmada, on a real API server with the rights of its overlay."""
+"""The operator as an estimator for Karmada, on a real API server with the rights of its component."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from cluster.binder_server import ADDRESS
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
-from devcluster.identity import OVERLAYS, SYSTEM_NAMESPACE, operator_kubeconfig
+from devcluster.identity import SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.karmada import CLUSTER, EstimatorClient, assumed, component, entries, replica, tls_folder
 from devcluster.keys import Keys
 from devcluster.loopback import free_ports
@@ -35,7 +35,7 @@ class Estimator(NamedTuple):
 
 @pytest.fixture(scope="module")
 def estimator(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estimator]:
-    """Run the operator with the options and the rights of the overlay for Karmada."""
+    """Run the operator with the options and the rights of the component for Karmada."""
     (port,) = free_ports(1)
     folder = tmp_path_factory.mktemp("estimating")
     keys = Keys.under(private_cluster.directory / "keys")
@@ -45,7 +45,7 @@ def estimator(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFa
         f"--karmada-tls={tls_folder(folder / 'tls', keys)}",
         f"--tls-address={ADDRESS}",
     )
-    kubeconfig = operator_kubeconfig(private_cluster, folder, OVERLAYS / "karmada")
+    kubeconfig = operator_kubeconfig(private_cluster, folder, "components/karmada")
     with OperatorProcess(kubeconfig, folder, *options) as process:
         yield Estimator(port, keys)
         assert process.stop() == 0

@@ -18,9 +18,9 @@ from cluster.live import Pod
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Cluster, DevClusterError, wait_for
-from devcluster.identity import BASE, EXTENDER, MANIFESTS, OVERLAYS, SYSTEM_NAMESPACE, rendered
+from devcluster.identity import EXTENDER, MANIFESTS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
-from installation.rendering import EVERYTHING, FOREIGN, PLATFORM, Charted
+from installation.rendering import EVERYTHING, FOREIGN, PARTS, PLATFORM, Charted
 from tidelock import __version__
 from tidelock.binders.certificate_rotator import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.binders.endpoint import SERVICE
@@ -79,11 +79,11 @@ LABELS = {"topology.kubernetes.io/zone": "zone-a", "kubernetes.io/os": "linux", 
 _rendered = cache(rendered)
 
 
-def of_kind(cluster: Cluster, kind: str, name: str = "", installation: Path = BASE) -> Manifest:
+def of_kind(cluster: Cluster, kind: str, name: str = "", *parts: str) -> Manifest:
     """Return the only manifest of a kind, or the only one of its name."""
     (found,) = [
         deepcopy(manifest)
-        for manifest in _rendered(cluster, installation)
+        for manifest in _rendered(cluster, *parts)
         if manifest["kind"] == kind and name in {"", manifest["metadata"]["name"]}
     ]
     return found
@@ -128,8 +128,8 @@ def test_an_installation_has_exactly_these_kinds_of_objects(controlplane: Cluste
 
 
 def test_everything_is_accepted_without_a_warning(installed: Cluster, charted: Charted) -> None:
-    """Apply each object of base, overlays, chart, samples and gitops once."""
-    made = [manifest for folder in (BASE, *OVERLAYS.iterdir()) for manifest in rendered(installed, folder)]
+    """Apply each object of base, its parts, chart, samples and gitops once."""
+    made = rendered(installed) + [each for part in PARTS for each in rendered(installed, part)]
     made += charted.objects(EVERYTHING) + charted.objects(PLATFORM)
     for path in (*SAMPLES.glob("*.yaml"), *(MANIFESTS / "gitops").glob("*.yaml")):
         made += yaml.safe_load_all(path.read_text())
@@ -188,11 +188,11 @@ def test_the_memory_has_a_limit(controlplane: Cluster) -> None:
     assert parse_resources(limits)["memory"] <= 2 * 1024**3
 
 
-@pytest.mark.parametrize("installation", [BASE, EXTENDER], ids=["base", "extender"])
+@pytest.mark.parametrize("parts", [(), (EXTENDER,)], ids=["base", "extender"])
 def test_the_network_policies_admit_traffic_only_to_the_ports_of_the_pod(
-    controlplane: Cluster, installation: Path
+    controlplane: Cluster, parts: tuple[str, ...]
 ) -> None:
-    objects = rendered(controlplane, installation)
+    objects = rendered(controlplane, *parts)
     (deployment,) = (each for each in objects if each["kind"] == "Deployment")
     policies = [each["spec"] for each in objects if each["kind"] == "NetworkPolicy"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]
@@ -209,7 +209,7 @@ def test_the_network_policies_admit_traffic_only_to_the_ports_of_the_pod(
 def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
     """Check that the Role and the fence use the operator's default name of the Lease."""
     name, account = Settings().lease_name, f"system:serviceaccount:{SYSTEM_NAMESPACE}:tidelock"
-    assert of_kind(controlplane, "Deployment", installation=OVERLAYS / "ha")["spec"]["replicas"] == 2
+    assert of_kind(controlplane, "Deployment", "tidelock", "components/ha")["spec"]["replicas"] == 2
     assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
     assert of_kind(controlplane, "Role")["rules"][0]["resourceNames"] == [name]
     binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding", "tidelock-fence")["spec"]

@@ -14,7 +14,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.versions import needs
 from cluster.world import SCHEDULER, World
 from devcluster import LocalCluster, start_cluster
-from devcluster.identity import OVERLAYS, operator_kubeconfig
+from devcluster.identity import operator_kubeconfig
 from tidelock.kube.client import PODGROUPS
 
 pytestmark = needs("1.37", "PodGroups of v1beta1")
@@ -43,11 +43,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def operator(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """Run the operator with GangScheduling, and with the rights of the overlay."""
+    """Run the operator with GangScheduling, and with the rights of the component."""
     folder = tmp_path_factory.mktemp("operator")
     configuration = folder / "scheduler.yaml"
     configuration.write_text(json.dumps(CONFIGURATION))
-    kubeconfig = operator_kubeconfig(cluster, folder, OVERLAYS / "pod-groups")
+    kubeconfig = operator_kubeconfig(cluster, folder, "components/pod-groups")
     with OperatorProcess(kubeconfig, folder, f"--config={configuration}") as process:
         yield process
         assert process.stop() == 0

@@ -9,7 +9,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.requests import Jobs, install_provisioning_requests
 from cluster.world import World
 from devcluster import Cluster, wait_for
-from devcluster.identity import OVERLAYS, operator_kubeconfig
+from devcluster.identity import operator_kubeconfig
 from tidelock.model.pods import BORROWS
 
 RIGHTS = "tidelock-provisioning-requests"
@@ -17,13 +17,13 @@ RIGHTS = "tidelock-provisioning-requests"
 
 @pytest.fixture(scope="module")
 def operator(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """Run the operator with the rights of the overlay. The CRD is installed later, as a user might do it.
+    """Run the operator with the rights of the component. The CRD is installed later, as a user might do it.
 
     Both end with the module, because the operator of other modules must not have these rights.
     """
     install_crds(controlplane)
     directory = tmp_path_factory.mktemp("operator")
-    kubeconfig = operator_kubeconfig(controlplane, directory, OVERLAYS / "provisioning-requests")
+    kubeconfig = operator_kubeconfig(controlplane, directory, "components/provisioning-requests")
     try:
         with OperatorProcess(kubeconfig, directory, "--provisioning-requests") as process:
             wait_for(

@@ -8,25 +8,24 @@ from typing import Any
 
 import yaml
 
-from devcluster.identity import MANIFESTS, SYSTEM_NAMESPACE
+from devcluster.identity import COMPONENTS, MANIFESTS, SYSTEM_NAMESPACE, write_kustomization
 
 Manifest = dict[str, Any]
 
 CHART = MANIFESTS / "chart"
-COMPONENTS = MANIFESTS / "components"
 CONFIGURATION: Manifest = yaml.safe_load((COMPONENTS / "scheduler" / "config.yaml").read_text())
-OVERLAYS: Mapping[str, Manifest] = {
-    "scheduler": {"configuration": CONFIGURATION},
-    "extender": {"extender": {"enabled": True}},
-    "ha": {"replicas": 2},
-    "provisioning-requests": {"provisioningRequests": {"enabled": True}},
-    "karmada": {"karmada": {"cluster": "member1"}},
+PARTS: Mapping[str, Manifest] = {
+    "components/scheduler": {"configuration": CONFIGURATION},
+    "components/extender": {"extender": {"enabled": True}},
+    "components/ha": {"replicas": 2},
+    "components/provisioning-requests": {"provisioningRequests": {"enabled": True}},
+    "components/autoscalers": {"autoscalers": {"enabled": True}},
+    "components/karmada": {"karmada": {"cluster": "member1"}},
     "monitoring": {"monitoring": {"enabled": True}},
-    "autoscalers": {"autoscalers": {"enabled": True}},
-    "pod-groups": {"podGroups": {"enabled": True}},
+    "components/pod-groups": {"podGroups": {"enabled": True}},
 }
-"""Each overlay, and the values with which the chart renders the same objects."""
-EVERYTHING: Manifest = {key: value for values in OVERLAYS.values() for key, value in values.items()}
+"""Each part that is added to the base, and the values with which the chart renders the same objects."""
+EVERYTHING: Manifest = {key: value for values in PARTS.values() for key, value in values.items()}
 PLATFORM: Manifest = EVERYTHING | {
     "commonLabels": {"app.kubernetes.io/part-of": "platform"},
     "image": {"repository": "example.org/tidelock", "pullPolicy": "Always"},
@@ -117,24 +116,10 @@ class Kustomized:
         self._kubectl = kubectl
         self._folder = folder
 
-    def objects(self, folder: Path) -> list[Manifest]:
-        """Build a kustomization."""
-        return _objects(_run([self._kubectl, "kustomize", folder]))
-
-    def everything(self) -> list[Manifest]:
-        """Build a kustomization with all resources and components, as a user would write it."""
-        resources = [MANIFESTS / "base", MANIFESTS / "monitoring"]
-        names = (
-            *("scheduler", "extender", "ha", "provisioning-requests"),
-            *("autoscalers", "karmada", "pod-groups"),
-        )
-        components = [COMPONENTS / name for name in names]
-        kustomization = {
-            "resources": [os.path.relpath(each, self._folder.resolve()) for each in resources],
-            "components": [os.path.relpath(each, self._folder.resolve()) for each in components],
-        }
-        (self._folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-        return self.objects(self._folder)
+    def objects(self, *parts: str, manifests: Path = MANIFESTS) -> list[Manifest]:
+        """Build a kustomization of the base with these parts."""
+        write_kustomization(self._folder, *parts, manifests=manifests)
+        return _objects(_run([self._kubectl, "kustomize", self._folder]))
 
 
 class Charted:

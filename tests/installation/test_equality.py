@@ -1,4 +1,4 @@
-"""The chart installs the same as kustomize: the base by its defaults, and each overlay by a few values."""
+"""The chart installs the same as kustomize: the base by its defaults, and each part by a few values."""
 
 import re
 from collections.abc import Sequence
@@ -7,12 +7,11 @@ from copy import deepcopy
 import pytest
 import yaml
 
-from devcluster.identity import BASE
-from devcluster.identity import OVERLAYS as FOLDER
+from devcluster.identity import BASE, COMPONENTS
 from installation.rendering import (
     EVERYTHING,
     GONE,
-    OVERLAYS,
+    PARTS,
     Charted,
     Kustomized,
     Manifest,
@@ -20,7 +19,7 @@ from installation.rendering import (
     changed,
     key,
 )
-from write_chart import MANIFESTS, OF_THE_CLUSTER
+from write_chart import OF_THE_CLUSTER
 
 # The user of a chart chooses the namespace, so the chart does not restrict other objects in it.
 NAMESPACE = {key(each) for each in yaml.safe_load_all((BASE / "namespace.yaml").read_text())}
@@ -68,32 +67,29 @@ def plain(objects: Sequence[Manifest]) -> list[Manifest]:
     return found
 
 
-def test_every_overlay_has_equivalent_values() -> None:
-    assert {each.name for each in FOLDER.iterdir()} == OVERLAYS.keys()
+def test_every_component_has_equivalent_values() -> None:
+    assert {f"components/{each.name}" for each in COMPONENTS.iterdir()} == PARTS.keys() - {"monitoring"}
 
 
 def test_the_defaults_of_the_chart_equal_the_base(charted: Charted, kustomized: Kustomized) -> None:
-    assert changed(plain(kustomized.objects(BASE)), plain(charted.objects({}))) == {}
+    assert changed(plain(kustomized.objects()), plain(charted.objects({}))) == {}
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_values_for_an_overlay_equal_the_overlay(
-    charted: Charted, kustomized: Kustomized, overlay: str
-) -> None:
-    expected = plain(kustomized.objects(FOLDER / overlay))
-    assert changed(expected, plain(charted.objects(OVERLAYS[overlay]))) == {}
+@pytest.mark.parametrize("part", PARTS)
+def test_the_values_for_a_part_equal_the_part(charted: Charted, kustomized: Kustomized, part: str) -> None:
+    assert changed(plain(kustomized.objects(part)), plain(charted.objects(PARTS[part]))) == {}
 
 
 def test_all_values_together_equal_all_components_together(charted: Charted, kustomized: Kustomized) -> None:
-    assert changed(plain(kustomized.everything()), plain(charted.objects(EVERYTHING))) == {}
+    assert changed(plain(kustomized.objects(*PARTS)), plain(charted.objects(EVERYTHING))) == {}
 
 
-def test_an_overlay_differs_from_the_base(kustomized: Kustomized) -> None:
+def test_each_part_changes_the_base(kustomized: Kustomized) -> None:
     """Otherwise the comparisons above would prove little."""
-    base = plain(kustomized.objects(BASE))
-    assert OVERLAYS
-    for overlay in OVERLAYS:
-        objects = plain(kustomized.objects(FOLDER / overlay))
+    base = plain(kustomized.objects())
+    assert PARTS
+    for part in PARTS:
+        objects = plain(kustomized.objects(part))
         found = changed(base, objects)
         assert found
         assert GONE not in found.values()
@@ -101,6 +97,6 @@ def test_an_overlay_differs_from_the_base(kustomized: Kustomized) -> None:
 
 def test_a_kustomization_can_replace_the_image(kustomized: Kustomized) -> None:
     """Check the name that `kustomize edit set image tidelock=...` replaces."""
-    deployment = by_key(kustomized.objects(MANIFESTS / "base"))["Deployment/tidelock"]
+    deployment = by_key(kustomized.objects())["Deployment/tidelock"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"].partition(":")[0] == "tidelock"

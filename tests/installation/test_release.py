@@ -85,9 +85,8 @@ def test_the_manifests_of_a_release_are_those_of_the_repository(
     release: Path, kustomized: Kustomized, tmp_path: Path
 ) -> None:
     folder = unpacked(release / f"{NAME}-manifests.tar.gz", tmp_path) / NAME
-    for overlay in ("overlays/extender", "overlays/monitoring"):
-        expected = kustomized.objects(ROOT / "manifests" / overlay)
-        assert kustomized.objects(folder / "manifests" / overlay) == expected
+    for part in ("components/extender", "monitoring"):
+        assert kustomized.objects(part, manifests=folder / "manifests") == kustomized.objects(part)
 
 
 def test_the_context_of_the_image_has_what_its_dockerfile_copies(release: Path, tmp_path: Path) -> None:

@@ -8,9 +8,18 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from devcluster.identity import BASE, MANIFESTS
-from devcluster.identity import OVERLAYS as FOLDER
-from installation.rendering import EVERYTHING, FOREIGN, OWN, PLATFORM, Charted, Kustomized, Manifest, key
+from devcluster.identity import MANIFESTS
+from installation.rendering import (
+    EVERYTHING,
+    FOREIGN,
+    OWN,
+    PARTS,
+    PLATFORM,
+    Charted,
+    Kustomized,
+    Manifest,
+    key,
+)
 
 VERSION = "1.36"
 FILES = [path for folder in ("samples", "gitops") for path in sorted((MANIFESTS / folder).rglob("*.yaml"))]
@@ -38,8 +47,8 @@ def test_the_schemas_are_of_this_version_and_strict() -> None:
 
 
 def test_objects_of_kustomize_are_valid(kustomized: Kustomized) -> None:
-    """Check each object once, because most are the same in all overlays."""
-    objects = [each for folder in (BASE, *FOLDER.iterdir()) for each in kustomized.objects(folder)]
+    """Check each object once, because most are the same with each part."""
+    objects = kustomized.objects() + [each for part in PARTS for each in kustomized.objects(part)]
     distinct = {json.dumps(each, sort_keys=True): each for each in objects}
     assert list(wrong(list(distinct.values()))) == []
 

@@ -14,7 +14,7 @@ from installation.rendering import (
     CHART,
     EVERYTHING,
     GONE,
-    OVERLAYS,
+    PARTS,
     PLATFORM,
     Charted,
     Manifest,
@@ -217,7 +217,7 @@ def test_egress_ports_are_added_to_the_network_policy(charted: Charted, default:
 
 def test_the_failure_policy_of_webhooks_can_be_ignore(charted: Charted) -> None:
     values = {"extender": {"enabled": True, "failurePolicy": "Ignore"}}
-    found = changed(charted.objects(OVERLAYS["extender"]), charted.objects(values))
+    found = changed(charted.objects(PARTS["components/extender"]), charted.objects(values))
     reviews = "ValidatingWebhookConfiguration/tidelock: webhooks"
     answers = "MutatingWebhookConfiguration/tidelock: webhooks[0]"  # the other one is Ignore anyway
     webhooks = (*(f"{reviews}[{number}]" for number in range(3)), answers)
@@ -228,7 +228,7 @@ def test_the_certificate_of_the_extender_can_be_that_of_cert_manager(charted: Ch
     issuer = {"name": "internal", "kind": "ClusterIssuer"}
     values = {"extender": {"enabled": True}, "certManager": {"enabled": True, "issuerRef": issuer}}
     objects = charted.objects(values)
-    found = changed(charted.objects(OVERLAYS["extender"]), objects)
+    found = changed(charted.objects(PARTS["components/extender"]), objects)
     args = found.pop(f"{CONTAINER}.args")
     assert "--no-tls-rotate" in args
     injected = {"cert-manager.io/inject-ca-from": "tidelock-system/tidelock-tls"}
@@ -245,7 +245,7 @@ def test_the_certificate_of_the_extender_can_be_that_of_cert_manager(charted: Ch
 
 def test_the_certificate_of_the_extender_can_be_the_users(charted: Charted) -> None:
     found = changed(
-        charted.objects(OVERLAYS["extender"]),
+        charted.objects(PARTS["components/extender"]),
         charted.objects({"extender": {"enabled": True, "caBundle": "QUJD"}}),
     )
     assert "--no-tls-rotate" in found.pop(f"{CONTAINER}.args")
@@ -259,7 +259,7 @@ def test_the_certificate_of_the_extender_can_be_the_users(charted: Charted) -> N
 
 def test_the_port_of_the_extender_can_be_another(charted: Charted) -> None:
     found = changed(
-        charted.objects(OVERLAYS["extender"]),
+        charted.objects(PARTS["components/extender"]),
         charted.objects({"extender": {"enabled": True}, "ports": {"https": 18443}}),
     )
     assert found.pop(f"{CONTAINER}.args")[-2:] == ["--tls-port", "18443"]
@@ -286,7 +286,7 @@ def test_the_ingress_exposes_only_the_web_view(charted: Charted) -> None:
 
 def test_monitoring_objects_can_be_in_another_namespace(charted: Charted) -> None:
     settings = {"enabled": True, "namespace": "monitoring"}
-    found = changed(charted.objects(OVERLAYS["monitoring"]), charted.objects({"monitoring": settings}))
+    found = changed(charted.objects(PARTS["monitoring"]), charted.objects({"monitoring": settings}))
     moved = (
         "ServiceMonitor/tidelock",
         "PrometheusRule/tidelock",
@@ -299,7 +299,7 @@ def test_monitoring_objects_can_be_in_another_namespace(charted: Charted) -> Non
 def test_the_dashboard_has_its_own_labels_and_annotations(charted: Charted) -> None:
     dashboard = {"labels": {"grafana_dashboard": None, "board": "yes"}, "annotations": {"folder": "Tidelock"}}
     found = changed(
-        charted.objects(OVERLAYS["monitoring"]),
+        charted.objects(PARTS["monitoring"]),
         charted.objects({"monitoring": {"enabled": True, "dashboard": dashboard}}),
     )
     metadata = "ConfigMap/tidelock-dashboard: metadata"
@@ -347,8 +347,8 @@ def test_monitors_have_the_labels_and_the_token_for_prometheus(charted: Charted)
 
 
 def test_a_changed_configuration_restarts_the_operator(charted: Charted) -> None:
-    before = charted.objects(OVERLAYS["scheduler"])
-    values = {"configuration": OVERLAYS["scheduler"]["configuration"] | {"podMaxBackoffSeconds": 20}}
+    before = charted.objects(PARTS["components/scheduler"])
+    values = {"configuration": PARTS["components/scheduler"]["configuration"] | {"podMaxBackoffSeconds": 20}}
     found = changed(before, charted.objects(values))
     assert found.keys() == {
         "ConfigMap/tidelock-scheduler: data.config.yaml",
@@ -384,8 +384,8 @@ def test_objects_in_another_namespace_do_not_mention_the_default_one(charted: Ch
 
 @pytest.mark.parametrize(
     "values",
-    [{}, *OVERLAYS.values(), EVERYTHING, PLATFORM],
-    ids=["defaults", *OVERLAYS, "everything", "platform"],
+    [{}, *PARTS.values(), EVERYTHING, PLATFORM],
+    ids=["defaults", *PARTS, "everything", "platform"],
 )
 def test_lint_finds_nothing(charted: Charted, values: Manifest) -> None:
     told = charted.run("lint", CHART, "--strict", "--values", "-", text=yaml.safe_dump(values))

@@ -8,7 +8,7 @@ from cluster.crds import install_crds
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, start_cluster
-from devcluster.identity import OVERLAYS, operator_kubeconfig
+from devcluster.identity import operator_kubeconfig
 
 # Without kubelets nodes have no heartbeats, and the tests play the kubelets of pods.
 _NO_HEARTBEATS = ("--controllers=*,-node-lifecycle-controller",)
@@ -28,9 +28,9 @@ def peer_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
 def peer_operator(
     peer_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[OperatorProcess]:
-    """Run the operator with the rights and the options of the overlay for ProvisioningRequests."""
+    """Run the operator with the rights and the options of the component for ProvisioningRequests."""
     directory = tmp_path_factory.mktemp("operator")
-    kubeconfig = operator_kubeconfig(peer_cluster, directory, OVERLAYS / "provisioning-requests")
+    kubeconfig = operator_kubeconfig(peer_cluster, directory, "components/provisioning-requests")
     with OperatorProcess(kubeconfig, directory, "--provisioning-requests") as process:
         yield process
         assert process.stop() == 0

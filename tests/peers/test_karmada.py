@@ -15,7 +15,7 @@ from cluster.crds import install_crds
 from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import LocalCluster, start_cluster, wait_for
-from devcluster.identity import OVERLAYS, operator_kubeconfig
+from devcluster.identity import operator_kubeconfig
 from devcluster.karmada import CLUSTER, tls_folder
 from devcluster.keys import Keys
 from devcluster.loopback import HOST, free_ports
@@ -40,7 +40,7 @@ def port(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("operator")
     tls = tls_folder(folder / "tls", Keys.under(cluster.directory / "keys"))
     options = (f"--karmada-cluster={CLUSTER}", f"--karmada-port={port}", f"--karmada-tls={tls}")
-    kubeconfig = operator_kubeconfig(cluster, folder, OVERLAYS / "karmada")
+    kubeconfig = operator_kubeconfig(cluster, folder, "components/karmada")
     with OperatorProcess(kubeconfig, folder, *options) as process:
         yield port
         assert process.stop() == 0

@@ -14,7 +14,7 @@ from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Cluster, start_cluster, wait_for
 from devcluster.component import Component
-from devcluster.identity import OVERLAYS, operator_kubeconfig
+from devcluster.identity import operator_kubeconfig
 from peers.added_nodes import node_names, until_nodes
 from peers.karpenter import karpenter, node_pool
 from tidelock.integrations.autoscalers.capacity_buffers import CAPACITY_BUFFERS, POD_TEMPLATES
@@ -40,7 +40,7 @@ def peer(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def world(controlplane: Cluster, peer: Component, tmp_path: Path) -> Iterator[World]:
     """Run an operator that works with autoscalers, and yield a world for it."""
     install_crds(controlplane)
-    kubeconfig = operator_kubeconfig(controlplane, tmp_path, OVERLAYS / "autoscalers")
+    kubeconfig = operator_kubeconfig(controlplane, tmp_path, "components/autoscalers")
     with (
         OperatorProcess(kubeconfig, tmp_path, "--request-nodes") as process,
         closing(World(Api(controlplane.kubeconfig))) as made,

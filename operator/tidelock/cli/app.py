@@ -12,7 +12,7 @@ try:
     import typer
     from typer.core import TyperGroup
 except ModuleNotFoundError:
-    sys.exit("error: only the client for managers is installed: pip install 'tidelock[cli]'")
+    sys.exit("error: only the client for managers is installed: in a checkout, pip install '.[cli]'")
 
 from tidelock import __version__
 

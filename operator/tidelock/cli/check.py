@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelock.cli.finding import CheckFinding, Severity
-from tidelock.cli.installation import INSTALL, Installation, check_lease, located
+from tidelock.cli.installation import Installation, check_lease, located
 from tidelock.cli.installation_checks import (
     NO_ANSWERS,
     NO_REVIEWS,
@@ -108,6 +108,9 @@ async def _looked(
     except NotFound:
         return [
             CheckFinding(
-                matter, Severity.WRONG, "the API does not exist here", f"install Tidelock: {INSTALL}"
+                matter,
+                Severity.WRONG,
+                "the API does not exist here",
+                "install Tidelock: see docs/installation.md",
             )
         ]

@@ -13,10 +13,12 @@ from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.lease import LEASES
 from tidelock.model.instants import parse_instant
 
-INSTALL = "kubectl apply --server-side -k manifests/base"
-"""The command that installs the operator."""
-BINDERS = "kubectl apply --server-side -k manifests/overlays/extender"
-"""The command that installs its webhooks and the extender for other binders."""
+CRDS = "in a clone of the operator's version: kubectl apply --server-side -k crds"
+"""The command that installs the CRDs, which changes nothing else of an installation."""
+REAPPLY = "apply your own kustomization or Helm release in the operator's version, see docs/installation.md"
+"""How missing objects come back. The base alone would replace an installation's image and options."""
+BINDERS = "add manifests/components/extender to your kustomization, or extender.enabled to your release"
+"""How an installation gets the webhooks and the extender for other binders."""
 
 _USUAL_NAMESPACE = "tidelock-system"
 
@@ -62,7 +64,7 @@ def lease_finding(installation: Installation, spec: Mapping[str, Any] | None, no
     kubectl = f"kubectl -n {installation.namespace}"
     look = f"{kubectl} get pods; {kubectl} logs deployment/tidelock"
     if spec is None:
-        advice = f"install the operator ({INSTALL}), or see why it does not start: {look}"
+        advice = f"install the operator, see docs/installation.md, or see why it does not start: {look}"
         return CheckFinding("Lease", Severity.WRONG, f"there is no {name}: no operator has ever led", advice)
     holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
     if not holder or not renewed:

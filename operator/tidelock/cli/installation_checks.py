@@ -8,7 +8,7 @@ import msgspec
 
 from tidelock.binders.tokens import TOKEN_PATH
 from tidelock.cli.finding import CheckFinding, Severity, first_of
-from tidelock.cli.installation import BINDERS, INSTALL, Installation
+from tidelock.cli.installation import BINDERS, CRDS, REAPPLY, Installation
 from tidelock.cli.session import Session
 from tidelock.kube.client import (
     EVENTS,
@@ -84,7 +84,7 @@ async def check_crd(session: Session, resource: CustomResource) -> list[CheckFin
     try:
         stored = msgspec.json.decode(await session.client.get(_CRDS.item(name)))
     except NotFound:
-        return [CheckFinding(matter, Severity.WRONG, "is not installed", f"{INSTALL}")]
+        return [CheckFinding(matter, Severity.WRONG, "is not installed", CRDS)]
     except Forbidden as error:
         return [CheckFinding(matter, Severity.UNKNOWN, f"not allowed to read: {error.message}")]
     return [crd_finding(matter, resource.definition(), stored)]
@@ -96,15 +96,15 @@ def crd_finding(matter: str, wanted: Mapping[str, Any], stored: Mapping[str, Any
     established = any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
     if not established:
         problems = "; ".join(each["message"] for each in conditions if each["status"] == "False")
-        return CheckFinding(matter, Severity.WRONG, f"is not served: {problems}", INSTALL)
+        return CheckFinding(matter, Severity.WRONG, f"is not served: {problems}", CRDS)
     (version,) = wanted["spec"]["versions"]
     schemas = {each["name"]: each.get("schema") for each in stored["spec"]["versions"]}
     if version["name"] not in schemas:
         found = f"has versions {', '.join(schemas)}, not {version['name']}"
-        return CheckFinding(matter, Severity.WRONG, found, INSTALL)
+        return CheckFinding(matter, Severity.WRONG, found, CRDS)
     if _stored(schemas[version["name"]]) != _stored(version["schema"]):
         found = f"{version['name']} is served, with another schema than this version's"
-        advice = f"if the operator is of this version too, renew the CRDs: {INSTALL}"
+        advice = f"if the operator is of this version too, renew the CRDs: {CRDS}"
         return CheckFinding(matter, Severity.NOTE, found, advice)
     return CheckFinding(matter, Severity.OK, f"{version['name']} is served")
 
@@ -137,7 +137,7 @@ async def check_rights(session: Session, installation: Installation) -> CheckFin
             "rights",
             Severity.WRONG,
             f"{user} may not {first_of(missing)}",
-            f"bind the ClusterRole: {INSTALL}",
+            f"bind the ClusterRole: {REAPPLY}",
         )
     return CheckFinding(
         "rights", Severity.OK, f"{user} may do all {len(wanted)} things that the operator does"
@@ -179,7 +179,7 @@ async def check_fence(session: Session) -> CheckFinding:
     if await _has_policy(session, "tidelock-fence"):
         return CheckFinding("fence", Severity.OK, "the API server refuses writes of a former leader")
     found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
-    return CheckFinding("fence", Severity.WRONG, found, INSTALL)
+    return CheckFinding("fence", Severity.WRONG, found, REAPPLY)
 
 
 async def check_status_writers(session: Session) -> CheckFinding:
@@ -190,7 +190,7 @@ async def check_status_writers(session: Session) -> CheckFinding:
         "ValidatingAdmissionPolicyBinding tidelock-status-writers is missing: "
         "a client that may write statuses in one namespace can take capacity from others"
     )
-    return CheckFinding("statuses", Severity.NOTE, found, INSTALL)
+    return CheckFinding("statuses", Severity.NOTE, found, REAPPLY)
 
 
 async def _has_policy(session: Session, name: str) -> bool:

@@ -118,7 +118,7 @@ def explained(error: ApiError, server: str) -> str:
             )
         case NotFound() if not error.reason:  # of the API, not of an object
             return (
-                "this cluster has no Tidelock: install it (kubectl apply --server-side -k manifests/base), "
+                "this cluster has no Tidelock: install it (docs/installation.md), "
                 "or choose another cluster with --context"
             )
         case TransientError() if not error.status:

@@ -173,7 +173,7 @@ def _log_in(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> RestConfig:
         from kubernetes.config import kube_config  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ValueError(
-            "its user logs in by a program, which needs the package kubernetes: pip install 'tidelock[cli]'"
+            "its user logs in by a program, which needs the package kubernetes: pip install kubernetes"
         ) from error
 
     configuration = Configuration()

@@ -92,8 +92,8 @@ def _raise(step: str, about: ApiResource, meta: ObjectMeta, error: Exception, /)
 _ADVICE: Mapping[type[ApiError], str] = MappingProxyType(
     {
         Unauthorized: "log in again, or renew the ServiceAccount's token",
-        Forbidden: "give it the rights of manifests/base",
-        NotFound: "install the CRDs: kubectl apply --server-side -k manifests/base",
+        Forbidden: "give it the rights of manifests/base, by your own kustomization or release",
+        NotFound: "install the CRDs of this version: kubectl apply --server-side -k crds",
         Unreachable: "check that the cluster runs and can be reached, or name another kubeconfig",
     }
 )

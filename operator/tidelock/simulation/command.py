@@ -43,7 +43,7 @@ from tidelock.simulation.worlds import (
     world_of,
 )
 
-_EXTRA = "pip install 'tidelock[operator,simulation]'"
+_EXTRA = "in a checkout, pip install '.[operator,simulation]'"
 _SYNTHETIC_ROWS = 1000
 _DEFAULT = "default"
 _COLUMNS = {

@@ -121,7 +121,7 @@ def test_check_finds_the_operator_in_another_namespace(
             failed(403, "Forbidden", "user x cannot list pods"),
             "you lack the right: user x cannot",
         ),
-        ((404, "404 page not found"), "this cluster has no Tidelock: install it (kubectl apply"),
+        ((404, "404 page not found"), "this cluster has no Tidelock: install it (docs/installation.md)"),
         (failed(500, "InternalError", "etcd is down"), "etcd is down"),
         ((200, "<html>a proxy's page"), "JSON is malformed"),
     ],

@@ -40,8 +40,8 @@ def test_a_text_is_cut_behind_a_word(text: str, width: int, expected: str) -> No
 
 
 def test_a_text_is_folded_between_words_only() -> None:
-    text = "kubectl apply --server-side -k manifests/base"
-    assert folded(text, 20) == ["kubectl apply", "--server-side -k", "manifests/base"]
+    text = "kubectl apply --server-side -k mounted/crds"
+    assert folded(text, 20) == ["kubectl apply", "--server-side -k", "mounted/crds"]
     assert folded("x" * 30, 20) == ["x" * 30]
     assert folded(text * 1000, UNBOUNDED) == [text * 1000]
     assert folded("", 20) == [""]

@@ -79,7 +79,7 @@ except Misconfigured as error:
 """
     done = run(program, path)
     assert (
-        "its user logs in by a program, which needs the package kubernetes: pip install 'tidelock[cli]'"
+        "its user logs in by a program, which needs the package kubernetes: pip install kubernetes"
         in done.stdout
     ), done.stderr
 
@@ -89,7 +89,7 @@ def test_a_program_whose_packages_are_missing_names_its_extra(module: str, extra
     done = run(f"from {module} import main; sys.exit(main())")
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"error: only the client for managers is installed: pip install 'tidelock[{extra}]'"
+        f"error: only the client for managers is installed: in a checkout, pip install '.[{extra}]'"
     ]
 
 

@@ -69,7 +69,10 @@ def check_yaml(block: Block) -> None:
             schema = json.loads((ROOT / "manifests" / "chart" / "values.schema.json").read_text())
             jsonschema.validate(block.documents[0], schema)
         case Kind.PATCH:
-            assert all({"apiVersion", "kind", "metadata"} <= set(document) for document in block.documents)
+            (document, *_) = block.documents
+            steps = document if isinstance(document, list) else []
+            assert all(step["op"] == "add" and step["path"].endswith("/args/-") for step in steps)
+            assert steps or all({"apiVersion", "kind", "metadata"} <= set(each) for each in block.documents)
 
 
 def check_json(document: dict[str, Any]) -> None:

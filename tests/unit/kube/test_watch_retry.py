@@ -154,8 +154,11 @@ async def test_a_failure_and_its_end_are_logged_once(
     ("code", "advice"),
     [
         (401, "log in again, or renew the ServiceAccount's token"),
-        (403, "give it the rights of manifests/base"),
-        (404, "install the CRDs: kubectl apply --server-side -k manifests/base"),
+        (
+            403,
+            "give it the rights of manifests/base, by your own kustomization or release",
+        ),
+        (404, "install the CRDs of this version: kubectl apply --server-side -k crds"),
         (500, None),
     ],
 )
@@ -181,7 +184,10 @@ async def test_the_advice_for_a_kind_of_another_project_replaces_that_for_tidelo
     await Follower(client, server, advice=advice).until_script_ends()
 
     told = [getattr(entry, "advice", None) for entry in caplog.records if entry.message == TROUBLE]
-    assert told == ["install the other project", "give it the rights of manifests/base"]
+    assert told == [
+        "install the other project",
+        "give it the rights of manifests/base, by your own kustomization or release",
+    ]
 
 
 async def test_an_expired_version_is_not_logged_as_a_warning(
