@@ -4,15 +4,19 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from devcluster import Cluster
+from tidelock.cli.installation_checks import POLICY_BINDINGS
 from tidelock.kube.client import EVENTS, NODES, ApiResource, KubeClient
 from tidelock.kube.config import Credentials, load_connection
 from tidelock.kube.errors import (
+    AdmissionUnavailable,
     AlreadyExists,
     ApiError,
     Conflict,
@@ -26,6 +30,7 @@ from tidelock.kube.rest_config import RestConfig
 from unit.kube.following import Thing
 
 CONFIG_MAPS = ApiResource("", "v1", "configmaps", "ConfigMap")
+POLICIES = replace(POLICY_BINDINGS, plural="validatingadmissionpolicies", kind="ValidatingAdmissionPolicy")
 UNKNOWN = ApiResource("tidelock.dev", "v1", "unknowns", "Unknown")
 
 
@@ -64,6 +69,47 @@ async def test_a_delete_fails_if_the_uid_or_the_version_differs(client: KubeClie
     await create(client, namespace, "a")
     with pytest.raises(Conflict):
         await client.delete(path, uid=first.meta.uid, propagation="Background")
+
+
+def policy(name: str, namespace: str) -> list[dict[str, Any]]:
+    """Return a policy for the namespace whose parameters have a kind that does not exist, and its binding."""
+    metadata = {"name": name}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec = {
+        "failurePolicy": "Fail",
+        "paramKind": {"apiVersion": "tidelock.dev/v1", "kind": "Unknown"},
+        "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
+        "validations": [{"expression": "true"}],
+    }
+    parameter = {"name": "a", "parameterNotFoundAction": "Allow"}
+    binding = {"policyName": name, "paramRef": parameter, "validationActions": ["Deny"]}
+    return [{"metadata": metadata, "spec": spec}, {"metadata": metadata, "spec": binding}]
+
+
+async def create_until_refused(client: KubeClient, namespace: str) -> None:
+    """Create objects until the API server, which reads policies by a watch, refuses one."""
+    async with asyncio.timeout(60):
+        for number in count():
+            await create(client, namespace, f"a-{number}")
+            await asyncio.sleep(0.1)
+
+
+async def test_a_policy_that_can_not_be_evaluated_refuses_without_a_judgement(
+    client: KubeClient, namespace: str
+) -> None:
+    """The API server answers 422 with a text about the policy, as if the object were invalid."""
+    paths = [each.item(namespace) for each in (POLICIES, POLICY_BINDINGS)]
+    for resource, each in zip((POLICIES, POLICY_BINDINGS), policy(namespace, namespace), strict=True):
+        await client.create(resource.collection(), each)
+    try:
+        with pytest.raises(ApiError) as caught:
+            await create_until_refused(client, namespace)
+    finally:
+        for path in paths:
+            await client.delete(path)
+    assert "failed to configure" in caught.value.message
+    assert (type(caught.value), caught.value.status) == (AdmissionUnavailable, 422)
 
 
 async def test_each_refusal_raises_its_own_exception(client: KubeClient, namespace: str) -> None:

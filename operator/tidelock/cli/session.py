@@ -10,7 +10,14 @@ from tidelock import __version__
 from tidelock.cli.failure import Failure
 from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.config import ConfigError, load_connection
-from tidelock.kube.errors import ApiError, Forbidden, NotFound, TransientError, Unauthorized
+from tidelock.kube.errors import (
+    AdmissionUnavailable,
+    ApiError,
+    Forbidden,
+    NotFound,
+    TransientError,
+    Unauthorized,
+)
 
 MANAGER = "kubectl-tidelock"
 """The fieldManager of this command's writes."""
@@ -116,6 +123,8 @@ def explained(error: ApiError, server: str) -> str:
                 f"you lack the right: {said}; ask an admin for it (for Reservations, the ClusterRoles "
                 "tidelock-viewer and tidelock-manager grant it)"
             )
+        case AdmissionUnavailable():
+            return f"{server} could not judge the request for now: {said}; try again in a moment"
         case NotFound() if not error.reason:  # of the API, not of an object
             return (
                 "this cluster has no Tidelock: install it (docs/installation.md), "

@@ -131,7 +131,7 @@ class Invalid(ClientError):
 
 
 class Unavailable(ClientError):
-    """429 or 5xx: the API server is overloaded or fails. The same request may succeed later."""
+    """429 or 5xx, or an admission that could not judge. The same request may succeed later."""
 
 
 class Unreachable(Unavailable):
@@ -148,6 +148,7 @@ _TYPES: Mapping[type[errors.ApiError], Callable[..., ClientError]] = MappingProx
         errors.Invalid: Invalid,
         errors.TooManyRequests: Unavailable,
         errors.ServerError: Unavailable,
+        errors.AdmissionUnavailable: Unavailable,
         errors.Unreachable: Unreachable,
         errors.MalformedResponse: Unreachable,
     }

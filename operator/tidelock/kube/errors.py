@@ -5,6 +5,7 @@
 same request may be sent again. All other failures last until a user changes something.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -102,6 +103,14 @@ class MalformedResponse(TransientError):
     """The response is not one of the API server: cut short, or from a proxy on the way."""
 
 
+class AdmissionUnavailable(TransientError):
+    """403 or 422: admission could not judge the request, so it was refused without a judgement.
+
+    An admission policy with `failurePolicy: Fail` does that while its parameters can't be read, and each
+    plugin of the API server until it has listed what it needs.
+    """
+
+
 class NotLeading(ApiError):
     """Never sent: this process does not lead any more, or does not lead yet."""
 
@@ -129,6 +138,27 @@ class ErrorStatus(msgspec.Struct, frozen=True):
     details: StatusDetails | None = None
 
 
+# The texts of k8s.io/apiserver 1.34 to 1.37. The beginnings are those of admission.NewForbidden, and of the
+# dispatchers of policies and webhooks in pkg/admission/plugin. They are required because a message about a
+# wrong field shows its value, which a tenant chooses.
+_ADMISSION = re.compile(
+    r"(?:[a-z0-9./-]+ (?:\"[^\"]*\" )?is )?forbidden: "
+    r"|(?=admission webhook \"[^\"]*\" denied the request: )"
+    r"|(?=policy (?:'[^']*'|\"[^\"]*\") [^:]*denied request: )"
+)
+# A policy that denies requests without its parameter has judged.
+_UNJUDGED = re.compile(
+    r"not yet ready to handle request|status unknown for quota: |"
+    r"(?:ValidatingAdmissionPolicy|policy) (?:'[^']*'|\"[^\"]*\")(?: with binding '[^']*')? denied request: "
+    r"failed to configure (?:policy|binding): (?!no params found for policy binding with)"
+)
+_TIMED_OUT = (
+    "context deadline exceeded",
+    "operation interrupted",  # an expression, by the end of its request
+    "etcdserver: request timed out",
+    "etcdserver: leader changed",
+)
+
 _decode_status = depth_bounded(msgspec.json.Decoder(ErrorStatus).decode)
 
 _TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
@@ -142,6 +172,7 @@ _TYPES: Mapping[int, type[ApiError]] = MappingProxyType(
         429: TooManyRequests,
     }
 )
+_OF_ADMISSION = frozenset({400, 403, 422})
 
 
 def error_from_response(code: int, body: bytes, *, retry_after: str | None, writing: bool) -> ApiError:
@@ -155,7 +186,7 @@ def error_from_response(code: int, body: bytes, *, retry_after: str | None, writ
 
     """
     status = _parse_status(body)
-    return _type_of(code, status.reason)(
+    return _type_of(code, status)(
         status.message,
         status=code,
         reason=status.reason,
@@ -168,17 +199,30 @@ def error_from_response(code: int, body: bytes, *, retry_after: str | None, writ
 def error_from_event(body: bytes) -> ApiError:
     """Return the error for the object of a watch's ERROR event."""
     status = _parse_status(body)
-    return _type_of(status.code, status.reason)(
+    return _type_of(status.code, status)(
         status.message, status=status.code, reason=status.reason, retry_after=_requested_delay(status)
     )
 
 
-def _type_of(code: int, reason: str) -> type[ApiError]:
-    if reason == "AlreadyExists":
+def _type_of(code: int, status: ErrorStatus) -> type[ApiError]:
+    if status.reason == "AlreadyExists":
         return AlreadyExists
+    if code in _OF_ADMISSION and _is_unjudged(status.message):
+        return AdmissionUnavailable
     if code >= _FIRST_SERVER_ERROR:
         return ServerError
     return _TYPES.get(code, ApiError)
+
+
+def _is_unjudged(message: str) -> bool:
+    """Return whether admission refused a request only because it could not judge it at that time.
+
+    A policy or a webhook may repeat a tenant's text, which then looks like that. So an error of this kind
+    only means that the same request is tried again, less and less often.
+    """
+    if (beginning := _ADMISSION.match(message)) is None:
+        return False
+    return bool(_UNJUDGED.match(message, beginning.end())) or any(text in message for text in _TIMED_OUT)
 
 
 def _parse_status(body: bytes) -> ErrorStatus:

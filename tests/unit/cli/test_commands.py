@@ -123,6 +123,10 @@ def test_check_finds_the_operator_in_another_namespace(
         ),
         ((404, "404 page not found"), "this cluster has no Tidelock: install it (docs/installation.md)"),
         (failed(500, "InternalError", "etcd is down"), "etcd is down"),
+        (
+            failed(403, "Forbidden", "reservations is forbidden: not yet ready to handle request"),
+            "could not judge the request for now: reservations is forbidden: not yet ready",
+        ),
         ((200, "<html>a proxy's page"), "JSON is malformed"),
     ],
 )

@@ -47,6 +47,19 @@ def test_each_refusal_of_the_api_server_has_a_type(
     assert (type(made), str(made)) == (expected, f"east: {reason}: no")
 
 
+def test_a_request_that_admission_could_not_judge_may_succeed_later() -> None:
+    """Regression: a manager gave a cluster up, as after a wrong spec."""
+    message = 'reservations.tidelock.dev \\"a\\" is forbidden: not yet ready to handle request'
+    body = b'{"kind":"Status","reason":"Forbidden","message":"%s"}' % message.encode()
+    made = translated(errors.error_from_response(403, body, retry_after=None, writing=True), "east")
+    assert type(made) is Unavailable
+
+
+def test_every_error_of_the_api_server_that_may_pass_is_unavailable() -> None:
+    for kind in errors.TransientError.__subclasses__():
+        assert isinstance(translated(kind("no"), "east"), Unavailable), kind
+
+
 def test_no_answer_is_unreachable() -> None:
     assert type(translated(errors.Unreachable("refused"), "east")) is Unreachable
 

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from tidelock.kube.errors import (
+    AdmissionUnavailable,
     AlreadyExists,
     ApiError,
     Conflict,
@@ -62,6 +63,7 @@ def test_only_failures_that_can_pass_are_transient() -> None:
     transient = {kind for kind in ApiError.__subclasses__() if issubclass(kind, TransientError)}
     assert transient == {TransientError}
     assert set(TransientError.__subclasses__()) == {
+        AdmissionUnavailable,
         TooManyRequests,
         ServerError,
         Unreachable,
@@ -118,3 +120,53 @@ def test_the_message_for_a_missing_resource_has_no_newline_at_its_end() -> None:
     """The API server sends a newline, which once broke the log between the error and the advice."""
     error = error_from_response(404, b"404 page not found\n", retry_after=None, writing=False)
     assert error.message == "404 page not found"
+
+
+_POLICY = "ValidatingAdmissionPolicy 'tidelock-fence' with binding 'tidelock-fence' denied request: "
+_NO_PARAMETER = "no params found for policy binding with `Deny` parameterNotFoundAction"
+_UNJUDGED = [
+    (422, f'pods "a" is forbidden: {_POLICY}failed to configure binding: paramKind kind `X` not yet synced'),
+    (422, f'pods "a" is forbidden: {_POLICY}failed to configure binding: context deadline exceeded'),
+    (
+        422,
+        "pods is forbidden: ValidatingAdmissionPolicy 'x' denied request: failed to configure policy: y",
+    ),
+    (422, f"pods \"a\" is forbidden: {_POLICY}expression 'true' resulted in error: operation interrupted"),
+    (403, "policy 'x' with binding 'y' denied request: failed to configure binding: z"),
+    (403, 'policy "x" denied request: failed to configure policy: z'),
+    (403, 'reservations.tidelock.dev "web-0" is forbidden: not yet ready to handle request'),
+    (403, "namespaces is forbidden: not yet ready to handle request"),
+    (403, 'pods "a" is forbidden: status unknown for quota: team, resources: pods'),
+    (403, 'pods "a" is forbidden: Get "https://[::1]:6443/api/v1/namespaces/a": context deadline exceeded'),
+    (403, 'pods "a" is forbidden: etcdserver: leader changed'),
+    (400, 'admission webhook "a.example" denied the request: reading a quota: context deadline exceeded'),
+]
+
+
+@pytest.mark.parametrize(("code", "message"), _UNJUDGED)
+def test_a_request_that_admission_could_not_judge_may_pass_later(code: int, message: str) -> None:
+    """The fence refused writes until the API server had read the Leases, and that counted as final."""
+    body = json.dumps({"kind": "Status", "code": code, "message": message, "reason": "Invalid"}).encode()
+    error = error_from_response(code, body, retry_after=None, writing=True)
+    assert type(error) is AdmissionUnavailable
+    assert (error.message, error.outcome_unknown) == (message, False)
+
+
+_JUDGED = [
+    (403, 'pods "a" is forbidden: User "b" cannot create resource "pods"', Forbidden),
+    (403, 'pods "a" is forbidden: exceeded quota: team, requested: pods=1, used: pods=1', Forbidden),
+    (403, f'pods "a" is forbidden: {_POLICY}exceeded quota: team', Forbidden),
+    (422, f'pods "a" is forbidden: {_POLICY}failed to configure binding: {_NO_PARAMETER}', Invalid),
+    (422, 'Reservation "a" is invalid: spec.x: Invalid value: "context deadline exceeded"', Invalid),
+    (422, 'Reservation "a" is invalid: spec.x: Invalid value: "not yet ready to handle request"', Invalid),
+    (422, "spec.x: failed to configure binding: x", Invalid),
+    (409, 'pods "a" is forbidden: not yet ready to handle request', Conflict),
+]
+
+
+@pytest.mark.parametrize(("code", "message", "expected"), _JUDGED)
+def test_a_judgement_stays_final_whatever_texts_it_has(
+    code: int, message: str, expected: type[ApiError]
+) -> None:
+    body = json.dumps({"kind": "Status", "code": code, "message": message}).encode()
+    assert type(error_from_response(code, body, retry_after=None, writing=True)) is expected

@@ -20,7 +20,7 @@ from tidelock.framework.extension_point_timer import ExtensionPointTimer, Plugin
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.framework.waiting_pods import WaitingPod
 from tidelock.kube.client import PODS, KubeClient
-from tidelock.kube.errors import ApiError, Forbidden, Invalid, NotFound
+from tidelock.kube.errors import AdmissionUnavailable, ApiError, Forbidden, Invalid, NotFound
 from tidelock.kube.events import EventRecorder, ObjectReference
 from tidelock.ledger.owners.claim import Claim
 from tidelock.model.conditions import Aspect, dated
@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 
 # Seconds for which a request may be under way: the API server gives it up after 60 s.
 _UNDER_WAY = 65.0
+# Refusals without a judgement that a write has, about a minute of them. Without an end a policy that can't be
+# evaluated would keep the reservation of each such pod.
+_MOST_UNJUDGED = 20
 
 _Bind = Callable[[CycleState, Pod, str], Awaitable[Status]]
 
@@ -339,6 +342,7 @@ class Binder:
         """
         pause = self._tasks.retry_pauses()
         path = PODS.item(pod.meta.name, pod.meta.namespace, "status")
+        unjudged = 0
         while True:
             stored = await self._stored(pod)
             if (
@@ -353,10 +357,11 @@ class Binder:
             try:
                 async with self._tasks.turn:
                     return decode_pod(await self._client.patch(path, body))
-            except (Forbidden, Invalid) as error:
-                logger.warning("no claim written", extra={"pod": str(pod.key), "error": str(error)})
-                return stored
             except ApiError as error:
+                unjudged += isinstance(error, AdmissionUnavailable)
+                if isinstance(error, Forbidden | Invalid) or unjudged >= _MOST_UNJUDGED:
+                    logger.warning("no claim written", extra={"pod": str(pod.key), "error": str(error)})
+                    return stored
                 await pause(error)
 
     async def _run(self, point: str, plugin: str, work: Awaitable[Status], assumed: AssumedPod) -> Code:

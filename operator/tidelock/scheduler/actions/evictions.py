@@ -14,6 +14,7 @@ from functools import partial
 
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.errors import (
+    AdmissionUnavailable,
     ApiError,
     Conflict,
     NotFound,
@@ -118,10 +119,10 @@ class Evictor:
             while (victim := moving.next_victim(task)) is not None:
                 try:
                     await self._ask_to_evict(victim)
-                except (NotFound, Conflict, TooManyRequests) as error:
+                except (NotFound, Conflict, TooManyRequests, AdmissionUnavailable) as error:
                     if victim.uid not in unanswered:
                         moving.spared(task, victim.uid)
-                    # Until the watch shows that it is gone, or its budget allows it.
+                    # Until the watch shows that it is gone, or its budget or a policy allows it.
                     await pause(error)
                 except TransientError as error:
                     unanswered.add(victim.uid)

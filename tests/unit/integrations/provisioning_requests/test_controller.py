@@ -11,7 +11,7 @@ from builders import NAMESPACE, Json, encode
 from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
 from tidelock.integrations.provisioning_requests.request import decode_request
 from tidelock.kube.client import RESERVATIONGROUPS
-from tidelock.kube.errors import Forbidden, Invalid, ServerError
+from tidelock.kube.errors import AdmissionUnavailable, ApiError, Forbidden, Invalid, ServerError
 from tidelock.model.reservation_group import decode_group
 from unit.integrations.provisioning_requests.requests import (
     ACTIVE,
@@ -170,8 +170,18 @@ async def test_a_refused_group_fails_the_request_with_the_words_of_the_api_serve
     assert scene.message("Failed") == "the ReservationGroup is refused: spec.members: at most 256"
 
 
-async def test_a_forbidden_group_is_tried_again_and_the_status_says_why(scene: Scene) -> None:
-    scene.api.refuses["POST"] = Forbidden("exceeded quota", status=403)
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden("exceeded quota", status=403),
+        AdmissionUnavailable("exceeded quota by a policy that is not ready", status=422),
+    ],
+)
+async def test_a_group_that_can_not_be_created_yet_is_tried_again_and_the_status_says_why(
+    scene: Scene, error: ApiError
+) -> None:
+    """Regression: a 422 of a policy that could not be evaluated failed the request for good."""
+    scene.api.refuses["POST"] = error
     await scene.ask()
     assert conditions(scene.status) == {"Accepted": "True", "Provisioned": "False"}
     assert "exceeded quota" in scene.message("Provisioned")

@@ -11,7 +11,7 @@ import pytest
 from builders import pod
 from devices import DRIVER, allocated, claiming, device_slice, put
 from tidelock.framework.api import FilterResult
-from tidelock.kube.errors import Forbidden
+from tidelock.kube.errors import AdmissionUnavailable, Forbidden
 from tidelock.model.pods import Pod
 from unit.plugins.dynamic_resources.cluster import Cluster
 from unit.plugins.scene import Judgement
@@ -113,6 +113,15 @@ def test_the_next_pod_writes_the_devices_if_the_first_one_could_not() -> None:
     assert bind(cluster, judged[1]) == ""
     assert users(cluster) == ["q"]
     assert cluster.device_of("shared") == "d0"
+
+
+def test_a_write_that_admission_could_not_judge_is_repeated() -> None:
+    only = member("p")
+    cluster = cluster_of(only)
+    judged = cluster.reserve(only)
+    cluster.api.fails(AdmissionUnavailable("not yet ready", status=403))
+    assert bind(cluster, judged) == ""
+    assert users(cluster) == ["p"]
 
 
 def test_other_devices_than_decided_are_a_problem() -> None:

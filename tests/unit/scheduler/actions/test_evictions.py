@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod, pod_json
-from tidelock.kube.errors import Conflict, Forbidden, NotFound, ServerError, TooManyRequests
+from tidelock.kube.errors import (
+    AdmissionUnavailable,
+    Conflict,
+    Forbidden,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS
 from tidelock.scheduler.actions.binding import pod_reference
@@ -169,7 +176,7 @@ async def test_another_pod_with_the_name_of_a_victim_is_not_deleted() -> None:
 async def test_a_failed_eviction_is_retried(sleeps: list[float]) -> None:
     shell = crowded()
     await shell.settle()
-    shell.api.fails(ServerError("etcd is down", status=500), ServerError("still", status=500))
+    shell.api.fails(ServerError("etcd is down", status=500), AdmissionUnavailable("not ready", status=403))
     await evict(shell)
 
     assert pod_path("low") not in shell.api.objects
@@ -222,8 +229,9 @@ async def crowded_by_a_reservation() -> Shell:
         [NotFound("not there yet", status=404)] * 5,
         [Forbidden("no", status=403)],
         [TooManyRequests("slow down", status=429)] * 5,
+        [AdmissionUnavailable("not yet ready", status=403)] * 5,
     ],
-    ids=["conflict", "not found", "forbidden", "too many requests"],
+    ids=["conflict", "not found", "forbidden", "too many requests", "not judged"],
 )
 async def test_a_reservation_chooses_victims_again_after_a_pause_if_an_eviction_has_failed_for_good(
     sleeps: list[float], errors: list[Any]

@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from builders import NAMESPACE, Json, encode, node
 from tidelock.kube.client import PODGROUPS
-from tidelock.kube.errors import Forbidden, NotFound, Unreachable
+from tidelock.kube.errors import AdmissionUnavailable, ApiError, Forbidden, NotFound, Unreachable
 from tidelock.model.pod_group import decode_pod_group
 from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 from unit.scheduler.machinery import Shell, turns
@@ -97,9 +99,12 @@ async def test_a_group_stays_scheduled_before_the_watch_shows_the_condition() ->
     assert shell.api.verbs == ["PATCH"]
 
 
-async def test_a_write_without_an_answer_is_repeated() -> None:
+@pytest.mark.parametrize(
+    "error", [Unreachable("no answer"), AdmissionUnavailable("not yet ready", status=403)]
+)
+async def test_a_write_without_an_answer_or_a_judgement_is_repeated(error: ApiError) -> None:
     shell = Groups()
-    shell.api.fails(Unreachable("no answer"))
+    shell.api.fails(error)
     group = decode_pod_group(encode(shell.api.objects[PATH]))
     shell.groups.record([PodGroupResult(group, scheduled=True)])
     await shell.tasks.drain(5.0)

@@ -2,6 +2,7 @@ import pytest
 
 from builders import NAMESPACE, encode, node, reservation_json
 from tidelock.kube.errors import (
+    AdmissionUnavailable,
     Forbidden,
     NotFound,
     ServerError,
@@ -119,6 +120,17 @@ async def test_a_retry_waits_for_as_long_as_the_server_asks() -> None:
     await shell.publish()
 
     assert shell.tasks.pauses == [3.0]
+
+
+async def test_a_write_that_admission_could_not_judge_is_soon_retried(sleeps: list[float]) -> None:
+    """A refused write pauses for longer and longer, up to a minute, and this one for seconds."""
+    shell = await active()
+    shell.api.fails(*[AdmissionUnavailable("failed to configure binding", status=422) for _ in range(30)])
+    await shell.publish()
+
+    assert shell.stored_status()["phase"] == "Active"
+    assert len(sleeps) == 30
+    assert max(sleeps) <= 5
 
 
 async def test_a_forbidden_write_is_retried_as_roles_may_be_created_late(

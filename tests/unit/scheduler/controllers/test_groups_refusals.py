@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NAMESPACE, NOW
-from tidelock.kube.errors import Conflict, Forbidden
+from tidelock.kube.errors import AdmissionUnavailable, Conflict, Forbidden
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation_group import ReservationGroup
@@ -130,6 +130,18 @@ async def test_a_creation_that_is_refused_is_reported_and_retried() -> None:
         scene.controller.look()
         await scene.go_on()
         assert scene.status["phase"] == "Active"
+
+
+async def test_a_creation_that_admission_could_not_judge_is_soon_retried(sleeps: list[float]) -> None:
+    """Regression: the group paused as after a refusal by a quota, though the API server had just started."""
+    scene = GroupScene()
+    scene.api.fails(*[AdmissionUnavailable("failed to configure binding", status=422)] * 2)
+    scene.ask()
+    async with scene.open():
+        await scene.go_on()
+        assert scene.status["phase"] == "Active"
+    assert len(sleeps) >= 1
+    assert max(sleeps) <= 5
 
 
 async def test_a_member_that_was_created_and_never_seen_is_created_again() -> None:

@@ -7,7 +7,7 @@ import pytest
 from builders import NAMESPACE, NOW, encode, node, pod, reservation_json
 from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.binders.unbound_pods import UnboundPods
-from tidelock.kube.errors import Conflict, Forbidden, Unreachable
+from tidelock.kube.errors import AdmissionUnavailable, ApiError, Conflict, Forbidden, Unreachable
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
@@ -361,11 +361,28 @@ async def test_a_claim_is_only_written_to_the_version_of_the_pod_that_was_read()
     await turns(30)
 
 
-async def test_a_reservation_ends_even_if_its_claim_cannot_be_written() -> None:
+@pytest.mark.usefixtures("sleeps")
+async def test_a_claim_is_written_once_admission_can_judge() -> None:
+    """Regression: a policy without its parameters, as after a start of the API server, counted as final."""
     shell = Shell(node("node-a", cpu="8"))
     entries = await seen_bound(shell)
-    shell.api.refuses["PATCH"] = Forbidden("no", status=403)
+    shell.api.fails(*[AdmissionUnavailable("failed to configure binding", status=422)] * 5)
     await asked(shell)
+    await turns(30)
+    assert phases(entries) == [ACTIVE, CONSUMED]
+    assert shell.api.objects[pod_path()]["metadata"]["annotations"] == {CLAIMED_RESERVATIONS: "uid-fitting"}
+
+
+@pytest.mark.usefixtures("sleeps")
+@pytest.mark.parametrize(
+    "error", [Forbidden("no", status=403), AdmissionUnavailable("failed to configure policy", status=422)]
+)
+async def test_a_reservation_ends_even_if_its_claim_cannot_be_written(error: ApiError) -> None:
+    shell = Shell(node("node-a", cpu="8"))
+    entries = await seen_bound(shell)
+    shell.api.refuses["PATCH"] = error
+    await asked(shell)
+    await turns(100)
     shell.see_pod()
     await asked(shell)
     assert phases(entries) == [ACTIVE, CONSUMED]

@@ -5,7 +5,14 @@ import asyncio
 import pytest
 
 from builders import Json, budget, node, pod
-from tidelock.kube.errors import Forbidden, NotFound, ServerError, TooManyRequests
+from tidelock.kube.errors import (
+    AdmissionUnavailable,
+    ApiError,
+    Forbidden,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -363,8 +370,15 @@ async def test_an_eviction_that_a_budget_forbids_is_retried_and_nothing_is_delet
     assert "DELETE" not in made.api.verbs
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        TooManyRequests("the budget is used up", status=429),
+        AdmissionUnavailable("failed to configure binding", status=422),
+    ],
+)
 async def test_a_pod_that_ends_by_itself_after_a_refused_eviction_does_not_count_as_moved(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, error: ApiError
 ) -> None:
     made, sleep = shell(), asyncio.sleep
     made.step()
@@ -378,7 +392,7 @@ async def test_a_pod_that_ends_by_itself_after_a_refused_eviction_does_not_count
         await sleep(0)
 
     monkeypatch.setattr(asyncio, "sleep", ended_meanwhile)
-    made.api.fails(TooManyRequests("the budget is used up", status=429))
+    made.api.fails(error)
     await carry_on(made)
     assert made.stored_status()["phase"] == "Active"
     assert "moved" not in made.stored_status()
