@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from documents import PAGES, ROOT, blocks
+from documents import PAGES, ROOT, blocks, page_block
 from installation.rendering import PARTS
 
 INSTALLATION = ROOT / "docs" / "installation.md"
@@ -126,6 +126,16 @@ def test_a_page_names_each_part_by_its_folder_and_by_its_value(part: str) -> Non
     name = f"{key}.{next(iter(value))}" if nested else key
     pages = [page.read_text() for page in PAGES if page != INSTALLATION]
     assert any(f"`manifests/{part}" in page and re.search(rf"`{name}[`:]", page) for page in pages)
+
+
+def test_a_worker_of_multikueue_has_no_retries() -> None:
+    """After a retry Kueue waits for a job to stop, which a worker does not have, so the copy never runs."""
+    page = ROOT / "docs" / "kueue.md"
+    (worker,) = page_block(page, "worker.yaml").documents
+    (usual, *_) = page_block(page, "queue.yaml").documents
+    assert worker["spec"].pop("retryStrategy") == {"backoffLimitCount": 0}
+    assert usual["spec"].pop("retryStrategy")["backoffLimitCount"] > 0
+    assert worker == usual
 
 
 def test_a_patch_of_the_arguments_adds_to_them() -> None:
