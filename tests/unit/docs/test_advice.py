@@ -27,7 +27,7 @@ _TEXTS = (
 _PROGRAMS = sorted(path for folder in ("operator", "hack") for path in (ROOT / folder).rglob("*.py"))
 
 _REST = r"[^\n`]*"  # of a command
-_KEPT = r"--reset-then-reuse-values|--reuse-values|--values|-f "
+_KEPT = r"--reset-then-reuse-values|--values|-f "  # --reuse-values lacks the defaults of a newer chart
 _EVERYWHERE: Mapping[str, re.Pattern[str]] = {
     "is no published package, so anyone may publish one of that name": re.compile(
         rf"\b(?:pipx?|uv)(?: tool| pip)? (?:install|run) {_REST}\btidelock\b"
@@ -94,6 +94,7 @@ def test_a_message_advises_nothing_that_takes_an_installation_down() -> None:
         "kubectl delete -k crds",
         "kubectl delete namespace tidelock-system",
         "helm upgrade tidelock manifests/chart --namespace tidelock-system --set replicas=2",
+        "helm upgrade tidelock manifests/chart --reuse-values",
         "kubectl scale deployment tidelock -n tidelock-system --replicas 0",
         "only the client is installed: pip install 'tidelock[operator]'",
         "pip install tidelock",
