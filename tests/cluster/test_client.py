@@ -31,6 +31,7 @@ from tidelock.client import (
     Lost,
     NoCapacity,
     Phase,
+    Taken,
     Unknown,
     Unreachable,
     hold,
@@ -294,6 +295,10 @@ def test_without_asyncio(world: World, controlplane: ControlPlane) -> None:
         too_large = spec(world, "9", pendingDeadlineSeconds=0)
         with pytest.raises(NoCapacity), blocking(hold(cluster, too_large, name="web-0")):
             pytest.fail("there is no capacity")
+        assert reservations(world) == []
+        world.pod("web-0")
+        with pytest.raises(Taken), blocking(race([cluster], spec(world), name="web-0")):
+            pytest.fail("the pod exists")
     assert reservations(world) == []
 
 

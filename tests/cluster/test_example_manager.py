@@ -26,7 +26,7 @@ from devcluster.identity import token_kubeconfig
 from tidelock.client import PODS, AllRefused, Cluster, Forbidden, Unknown, Unreachable
 
 PATIENT = 60  # seconds until a reservation must be active, on a busy machine
-REQUESTS = 9  # of a manager that sends a pod to one of two clusters
+REQUESTS = 10  # of a manager that sends a pod to one of two clusters
 CRASHED = 9
 # Runs the manager, which ends like a crash right before or right after its request of this number.
 CRASHING = """
@@ -237,9 +237,9 @@ def run(pod: Manifest, clusters: list[Path], folder: Path, *crash: str) -> int:
 def test_each_pod_is_sent_once_though_the_manager_crashes_at_any_request(
     east: World, west: World, kubeconfigs: list[Path], pod: Manifest, tmp_path: Path, when: str
 ) -> None:
-    """It looks for reservations and pods, reserves, commits, releases and sends the pod: nine requests.
+    """It looks for reservations and pods, reserves, commits, reads the others, releases and sends the pod.
 
-    Each of nine pods has a manager that crashes at another request. Only west has capacity at first, and
+    Each of ten pods has a manager that crashes at another request. Only west has capacity at first, and
     east has more when the managers run again. They took what they had left in west for a refusal.
     """
     west.node(cpu="64")

@@ -129,6 +129,7 @@ async def hold(
 
     Raises:
         NoCapacity, Refused: the reservation was not granted, with the reason and the numbers.
+        Taken: its pod has taken the reservation of an earlier run.
         TimedOut: there is no answer.
         AlreadyExists: another reservation has this name.
         Lost: the capacity was lost while the block ran.

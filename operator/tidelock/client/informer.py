@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NoReturn, TypeAlias
 
@@ -19,17 +19,20 @@ _READ = Reader(StoredObject)
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of an object: its metadata, and its status as plain JSON values."""
+    """One version of an object: metadata, the token that commits it, and the status as plain JSON values."""
 
     meta: ObjectMeta
     status: dict[str, Any]
+    token: str = ""
     gone: bool = False
 
 
 def read_version(raw: bytes | msgspec.Raw) -> Version:
     """Decode the metadata and the status of an object, or raise ValueError."""
     stored = _READ(raw)
-    return Version(stored.metadata, stored.status)
+    commit = stored.spec.get("commit")
+    token = commit.get("token") if isinstance(commit, dict) else None
+    return Version(stored.metadata, stored.status, token if isinstance(token, str) else "")
 
 
 Listener: TypeAlias = Callable[[Version | None], None]
@@ -69,7 +72,7 @@ class Informer:
 
     def remove(self, last: Version) -> None:
         """Deliver the end of an object."""
-        self._deliver(last.meta.name, Version(last.meta, last.status, gone=True))
+        self._deliver(last.meta.name, replace(last, gone=True))
 
     def synced(self) -> None:
         """Ask the listeners of absent objects to read: such an object may have gone between two lists."""

@@ -4,12 +4,12 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from tidelock.client.cluster import Cluster
 from tidelock.client.earlier import look_up
-from tidelock.client.errors import AllRefused, ClientError, Taken
+from tidelock.client.errors import AllRefused, ClientError, Conflict, Taken, Unavailable
 from tidelock.client.holding import Held, watched
 from tidelock.client.remote import RemoteReservation, completed, finish, release_all
 from tidelock.model.api.reservation import ReservationSpec
@@ -27,6 +27,7 @@ class RacingReservation:
     Attributes:
         held: the reservation.
         failure: the reason for which it is out of the race, or None.
+        asked: whether this run has asked for its commit, or an earlier one before the race began.
 
     """
 
@@ -34,6 +35,7 @@ class RacingReservation:
         self.remote = remote
         self.held = Held(remote)
         self.failure: ClientError | None = None
+        self.asked = bool(remote.state.token)
         self._changed = changed
         self._task = asyncio.create_task(self._prepare())
 
@@ -47,14 +49,26 @@ class RacingReservation:
         """Whether the reservation is prepared."""
         return self.failure is None and self.remote.state.decided and self.remote.state.holds
 
-    async def commit(self) -> None:
-        """Commit the reservation. If that does not count, it is out of the race."""
+    async def commit(self, others: Sequence["RacingReservation"]) -> None:
+        """Commit the reservation. If that does not count, it is out of the race.
+
+        The others are read after the token is stored. Of two runs at the same time that commit in two
+        clusters, at least one therefore sees the token of the other.
+        """
         await self.rest()
+        self.asked = True
         try:
             if self.failure is None:
-                await self.remote.commit()
+                await self.remote.ask_for_commit()
+                await asyncio.gather(self.remote.confirmed(), *(each.look() for each in others))
         except ClientError as error:
             self.failure = error
+
+    async def look(self) -> None:
+        """Read the newest version, if the cluster has stored one and answers."""
+        if self.remote.state.uid and not isinstance(self.failure, Unavailable):
+            with suppress(ClientError):
+                await self.remote.look()
 
     async def rest(self) -> None:
         """Stop following the reservation. A creation that is under way is awaited."""
@@ -118,6 +132,7 @@ async def race(
         Taken: an earlier run has sent the pod to one of the clusters.
         Unknown: a cluster can't be asked for what an earlier run has left. Nothing is created anywhere.
         AlreadyExists: another reservation has this name in one of the clusters.
+        Conflict: another run at the same time has committed in another cluster. Race again, to find it.
         AllRefused: no cluster has granted and committed it, with the failure of each.
         Invalid: the spec is wrong.
         Lost: as for `hold`.
@@ -145,7 +160,7 @@ async def race(
                 yield winner.held
         finally:
             if winner is None:
-                dropped += [asyncio.create_task(each.drop()) for each in racing]
+                dropped += [asyncio.create_task(each.drop()) for each in racing if not each.held.kept]
             elif not winner.held.kept:
                 dropped.append(asyncio.create_task(winner.drop()))
             await finish(_all(dropped))
@@ -164,18 +179,21 @@ def choose(racing: Sequence[RacingReservation], key: Order | None, *, late: bool
 async def _decide(
     racing: Sequence[RacingReservation], changed: asyncio.Event, key: Order | None, window: float
 ) -> RacingReservation:
-    """Commit the best reservation, then the next one until a commit counts, or raise AllRefused or Taken."""
+    """Commit the best reservation, then the next one until a commit counts, or raise an error of `race`."""
     end = time.monotonic() + window
     best: RacingReservation | None = None
     while True:
         for each in racing:
             if isinstance(each.failure, Taken):
                 raise each.failure
+            if each.remote.state.token and not each.asked and best is not None:
+                each.held.keep()
+                raise Conflict("another run has committed it meanwhile", cluster=each.remote.cluster.name)
         if best is not None and best.failure is None:
             return best
         left = end - time.monotonic()
         if (best := choose(racing, key, late=left <= 0)) is not None:
-            await best.commit()
+            await best.commit([each for each in racing if each is not best])
             continue
         failures = {each.remote.cluster.name: each.failure for each in racing if each.failure}
         if len(failures) == len(racing):

@@ -112,13 +112,21 @@ class RemoteReservation:
 
     async def commit(self) -> None:
         """Commit the present hold, and wait until that counts. Raise Refused if it does not."""
+        await self.ask_for_commit()
+        await self.confirmed()
+
+    async def ask_for_commit(self) -> None:
+        """Commit the present hold, unless it is committed already. The operator has not confirmed it yet."""
         state = self.state
         if not state.committed:
             if state.status.commit is None or state.status.commit.token is None:
                 raise state.error()
             if state.token != state.status.commit.token:
-                state.token = state.status.commit.token
-                await self._patch({"commit": {"token": state.token}})
+                await self._patch({"commit": {"token": state.status.commit.token}})
+
+    async def confirmed(self) -> None:
+        """Wait until the commit counts, or raise Refused."""
+        state = self.state
         await self.until(lambda: state.commit_answered, _ANSWER)
         condition = state.condition("Committed")
         if not state.holds or condition is None:
@@ -165,9 +173,9 @@ class RemoteReservation:
             await self._change.wait()
         if self._stale:
             self._stale = False
-            await self._look()
+            await self.look()
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
         """Read the reservation. While the API server can't be reached, the watch goes on alone."""
         try:
             self._take(await self._read())
@@ -240,7 +248,6 @@ class RemoteReservation:
             raise AlreadyExists(text, cluster=self.cluster.name, reason="AlreadyExists")
         self.adopted = True
         self._take(raw)
-        self.state.token = (found.spec.commit and found.spec.commit.token) or ""
 
     def _forget(self) -> None:
         self.state, self.adopted = self._unknown(), False

@@ -103,6 +103,7 @@ class ReservationState:
         if version.meta.uid != self.uid or version.meta.version < self._version:
             return
         self._version, self._generation = version.meta.version, version.meta.generation
+        self.token = version.token
         self.gone = self.gone or version.gone
         answer = {} if "phase" in version.status else answered_status(version.meta.annotations)
         if "phase" in version.status or (answer and self.status.phase is None):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tidelock.client import AlreadyExists, Held, Taken, Unknown, hold, race
+from tidelock.client import AllRefused, AlreadyExists, Cluster, Conflict, Held, Taken, Unknown, hold, race
 from unit.client.fake_api import SPEC, Manifest, Members, committed, status
 
 CREATION = ("POST", "web-0")
@@ -63,7 +63,7 @@ async def test_the_look_up_is_two_requests_to_each_cluster_all_at_once(members: 
     assert held.cluster.name == "east"
     assert [sorted(api.requests[:2]) for api in apis] == [LOOK_UP, LOOK_UP]
     assert apis[0].requests[2:] == [CREATION, ("PATCH", "web-0")]
-    assert apis[1].requests[2:] == [CREATION, ("DELETE", "web-0")]
+    assert apis[1].requests[2:] == [CREATION, ("GET", "web-0"), ("DELETE", "web-0")]
 
 
 async def test_a_reservation_that_its_pod_has_taken_is_no_refusal(members: Members) -> None:
@@ -216,3 +216,37 @@ async def test_a_hold_of_a_taken_reservation_is_no_refusal(members: Members) -> 
     with pytest.raises(Taken):
         await leave(members, "east")
     assert list(members["east"][0].objects) == ["web-0"]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_two_runs_at_the_same_time_never_hold_in_two_clusters(members: Members, at_once: bool) -> None:
+    """Each of two runs committed in the cluster that it preferred, and sent the pod there.
+
+    They have their commits stored at once, or one after the other.
+    """
+    east, west = members.values()
+    committing: list[str] = []
+    both = asyncio.Event()
+
+    async def wait_for_both() -> None:
+        committing[:] = [name for name, (api, _) in members.items() if ("PATCH", "web-0") in api.requests]
+        if len(committing) == len(members):
+            both.set()
+        if committing and at_once:
+            await both.wait()
+
+    for api, _ in members.values():
+        api.before = wait_for_both
+    won: list[str] = []
+    done = asyncio.Barrier(2)
+
+    async def run(*clusters: Cluster) -> None:
+        try:
+            async with race(clusters, SPEC, name="web-0") as held:
+                won.append(held.cluster.name)
+                await done.wait()
+        except (AllRefused, Conflict):
+            await done.wait()
+
+    await asyncio.gather(run(east[1], west[1]), run(west[1], east[1]))
+    assert len(set(won)) <= 1
