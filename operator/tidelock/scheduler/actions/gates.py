@@ -58,7 +58,7 @@ class GateReporter:
             self.look()
 
     def look(self) -> None:
-        """Begin to write to some of the pods with news, in each namespace first to those that wait longest."""
+        """Begin to write to some of the pods with news, in each namespace those that wait longest."""
         self._take_news()
         written, clock = 0, self._context.clock
         begun, spent = clock.monotonic(), defaultdict[str, float](float)
