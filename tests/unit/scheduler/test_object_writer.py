@@ -230,6 +230,20 @@ async def test_a_write_without_effect_is_repeated_with_growing_pauses(
     assert not writer.lags(KEY)
 
 
+async def test_an_object_that_takes_the_name_of_a_written_one_is_compared_at_once(
+    shell: Shell, writer: Writer
+) -> None:
+    shell.api.gate.clear()
+    writer.reconcile(KEY)
+    await turns()
+    writer.edit(uid="another", resource_version="9")
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert shell.tasks.pauses == []
+    assert writer.again == [KEY]
+
+
 async def test_an_object_that_is_gone_is_not_written_again(shell: Shell, writer: Writer) -> None:
     shell.api.fails(ServerError("no", status=500))
     shell.api.gate.clear()

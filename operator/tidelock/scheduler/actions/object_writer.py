@@ -219,13 +219,13 @@ class ObjectWriter(ABC):
             self._settled(key)
             return False
         known = self._stored(key)
-        if known is None:
+        if known is None or known.meta.uid != stored.meta.uid:
             return True
         same = known.meta.resource_version == stored.meta.resource_version
         if not same and self._sent.get(key, known.status) == known.status:
             return True  # the desired state has changed meanwhile
         self._pause_without_effect(key, stored.meta)
-        return False
+        return not self._is_left_alone(key)
 
     def _pause_without_effect(self, key: Key, meta: ObjectMeta) -> None:
         """Pause after a write in vain: the CRD may be older than the operator."""
