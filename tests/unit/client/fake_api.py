@@ -68,7 +68,7 @@ class FakeApi:
         pods: the pods, by name. They can only be read.
         requests: methods and names of the requests that were no lists and watches. Pods are `pods/name`.
         faults: called for each such request with its method. It returns a status code, or None for no fault,
-            or 0 for no answer at all, after the request is carried out.
+            or 0 for a connection that is cut without an answer, after the request is carried out.
         before: awaited before each such request is carried out.
         decide: returns the status of a new reservation, or None for none.
         on_patch: returns the status after a patch of the spec.
@@ -148,9 +148,8 @@ class FakeApi:
         if fault:
             return _failure(fault, "Injected")
         answer = self._carry_out(request.method, name, body)
-        if fault is None:
-            return answer
-        await self._closing.wait()
+        if fault is not None and request.transport is not None:
+            request.transport.abort()
         return answer
 
     def _carry_out(self, method: str, name: str, body: Manifest) -> web.Response:
@@ -235,6 +234,6 @@ async def serving(folder: Path, name: str = "east") -> AsyncIterator[tuple[FakeA
     """Yield a server and the client's connection to it."""
     api = FakeApi()
     kubeconfig = write_kubeconfig(folder / name, await api.start(), {}, namespace="shop")
-    async with Cluster(name, kubeconfig=kubeconfig, timeout=0.5) as cluster:
+    async with Cluster(name, kubeconfig=kubeconfig) as cluster:
         yield api, cluster
     await api.close()
