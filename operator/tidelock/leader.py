@@ -24,6 +24,7 @@ from tidelock.kube.config import Connection
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Leadership
+from tidelock.kube.other_leaders import OtherLeaders, watch_other_leaders
 from tidelock.kube.skew import watch_skew
 from tidelock.kube.watch import Reflector
 from tidelock.load.cooperative import AT_LEISURE, in_slices
@@ -115,8 +116,7 @@ class Leader:
     ) -> None:
         self._connection, self._client, self._leadership = connection, client, leadership
         self._clock, self._rng = clock, rng
-        self._instance = settings.instance
-        self._ending = False
+        self._instance, self._ending = settings.instance, False
         self.end_within: Callable[[float], None] = lambda _seconds: None
         self.telemetry = Telemetry(clock.monotonic, rng)
         self._extenders = Extenders(configuration.extenders)
@@ -156,8 +156,9 @@ class Leader:
         self._event_handlers = self._make_event_handlers()
         self._reflectors: list[Reflector[Any]] = []
         self._binder_server = self._make_binder_server(settings)
-        namespace = settings.lease_namespace or connection.namespace
+        namespace = settings.lease_namespace or connection.system_namespace
         self._web = Endpoint(client, Key(namespace, WEB_SERVICE), settings.web_address, settings.port, "web")
+        self._lease = Key(namespace if settings.leader_elect else "", settings.lease_name)
         self._estimator = self._make_estimator(settings)
         self._load = self._make_load()
         self._kopf = self._make_kopf(WaterLevelController(context, self._load))
@@ -331,6 +332,8 @@ class Leader:
         for name, work in self._autoscalers.work(started):
             yield supervise(name, work)
         yield supervise("clock", lambda: watch_skew(client, self._clock.now, self.telemetry.clock_skew.set))
+        others, observe = OtherLeaders(client, self._lease), self.telemetry.other_leaders.set
+        yield supervise("leaders", lambda: watch_other_leaders(others, observe))
         yield supervise("web", self._web.keep)
         if self._binder_server is not None:
             yield supervise("binders", self._binder_server.run, fatal=(ListenError,))
@@ -438,7 +441,7 @@ class Leader:
             return None
         from tidelock.integrations.karmada import server  # noqa: PLC0415 -- only it needs gRPC
 
-        service = Key(self._connection.namespace, server.ENDPOINT)
+        service = Key(self._connection.system_namespace, server.ENDPOINT)
         return server.EstimatorServer(
             self._decider,
             self._client,

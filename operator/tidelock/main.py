@@ -164,7 +164,8 @@ def _add_leading(run: argparse.ArgumentParser) -> None:
     run.add_argument("--lease-name", type=_name, help="name of the Lease")
     run.add_argument(
         "--lease-namespace",
-        help="namespace of the Lease. Default: the namespace of the pod, or of the kubeconfig's context",
+        help="namespace of the Lease. Default: that of the pod, or tidelock-system outside of a pod."
+        " A kubeconfig's context does not change it",
     )
     run.add_argument(
         "--lease-duration-seconds",

@@ -151,7 +151,7 @@ async def _leadership(
     lease = Lease(
         client,
         name=settings.lease_name,
-        namespace=settings.lease_namespace or connection.namespace,
+        namespace=settings.lease_namespace or connection.system_namespace,
         identity=f"{settings.instance}_{uuid4()}",
         rng=rng,
         times=LeaseTimes(duration=duration, renew_deadline=duration * 2 / 3, retry_period=duration * 2 / 15),

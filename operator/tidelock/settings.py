@@ -35,8 +35,8 @@ class Settings:
         provisioning_requests: whether to serve ProvisioningRequests of the class hold.tidelock.dev.
         tls_port: port on `listen` for these, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
-            in the Secret's namespace, and of tidelock-estimator in the pod's. Empty: the callers know the
-            address.
+            in the Secret's namespace, and of tidelock-estimator in the installation's. Empty: the callers
+            know the address.
         tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
         tls_rotate: whether to create and replace the certificate. Otherwise another component, such as
@@ -47,7 +47,7 @@ class Settings:
         karmada_tls: folder with tls.crt, tls.key, and the authority of callers in ca.crt.
         leader_elect: whether to decide only while holding the Lease, so others can stand by.
         lease_name: name of the Lease.
-        lease_namespace: its namespace. Empty: the pod's own, or that of the kubeconfig's context.
+        lease_namespace: its namespace. Empty: the pod's own, or tidelock-system outside of a pod.
         lease_duration_seconds: how long others wait for a silent leader, which stops writing after two thirds
             of that time.
         keep_nodes: whether autoscalers must keep nodes while these hold reservations, where a quota says so.

@@ -312,6 +312,11 @@ class Telemetry(MetricsRecorder):
             "The API server's clock minus this process' clock, or 0 within its resolution of a second.",
             registry=self.registry,
         )
+        self.other_leaders = Gauge(
+            "tidelock_other_leaders",
+            "Other operators that lead, by a Lease of the same name in another namespace. NaN if not known.",
+            registry=self.registry,
+        )
         build = Gauge(
             "tidelock_build_info",
             "Always 1, with the version as a label.",

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,33 @@ def test_lint_reports_violations_of_types_and_of_validation_rules(
     assert told.status == 1
     assert "spec.ttlSeconds: Invalid value: 0: should be greater than or equal to 1" in told.out
     assert "spec.expireAt: Forbidden: exactly one of ttlSeconds and expireAt is required" in told.out
+
+
+def test_a_second_operator_is_seen_by_check_and_by_each_operator(
+    leader: OperatorProcess,
+    private_cluster: LocalCluster,
+    private_world: World,
+    plugin: Plugin,
+    tmp_path: Path,
+) -> None:
+    """Operators with Leases in different namespaces led side by side, and nothing said so."""
+    private_world.active_reservation(node=private_world.node())  # now the operator leads
+    election = ("--leader-elect", f"--lease-namespace={private_world.namespace}")
+
+    def others(operator: OperatorProcess) -> float:
+        return operator.metrics()["tidelock_other_leaders"]
+
+    with OperatorProcess(private_cluster.kubeconfig, tmp_path, *election) as second:
+        for operator in (leader, second):
+            wait_for(partial(others, operator), until=lambda seen: seen == 1, what="the other to be seen")
+        assert f"by Lease {private_world.namespace}/tidelock" in leader.log
+        assert "by Lease tidelock-system/tidelock" in second.log
+        told = {each["matter"]: each for each in json.loads(plugin("check", "-o", "json").out)}
+        assert told["Lease"]["level"] == "ok"
+        assert told["leaders"]["level"] == "wrong"
+        assert f"by Lease {private_world.namespace}/tidelock" in told["leaders"]["found"]
+        assert second.stop() == 0
+    wait_for(partial(others, leader), until=lambda seen: seen == 0, what="the other to be gone")
 
 
 def test_check_passes_on_a_healthy_cluster_and_fails_without_an_operator(

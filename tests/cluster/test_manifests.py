@@ -28,6 +28,7 @@ from tidelock.kube.client import PODS
 from tidelock.model.quantities import parse_resources
 from tidelock.settings import Settings
 
+_PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 KINDS = [
     "ClusterRole",
     "ClusterRole",
@@ -212,6 +213,8 @@ def test_one_operator_leads_and_one_stands_by(controlplane: Cluster) -> None:
     assert of_kind(controlplane, "Deployment", "tidelock", "components/ha")["spec"]["replicas"] == 2
     assert "--no-leader-elect" not in container(of_kind(controlplane, "Deployment"))["args"]
     assert of_kind(controlplane, "Role")["rules"][0]["resourceNames"] == [name]
+    rules = of_kind(controlplane, "ClusterRole", "tidelock")["rules"]
+    assert [each["resourceNames"] for each in rules if each["resources"] == ["leases"]] == [[name]]
     binding = of_kind(controlplane, "ValidatingAdmissionPolicyBinding", "tidelock-fence")["spec"]
     assert binding["paramRef"].items() >= {"name": name, "namespace": SYSTEM_NAMESPACE}.items()
     for policy in ("tidelock-fence", "tidelock-annotations-only"):
@@ -229,10 +232,10 @@ def test_probes_and_scrapes_reach_the_port_that_is_served(
     running = container(of_kind(controlplane, "Deployment"))
     (port,) = running["ports"]
     (metrics,) = of_kind(controlplane, "Service")["spec"]["ports"]
-    targets = [running[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")]
+    targets = [running[probe]["httpGet"]["port"] for probe in _PROBES]
     assert {port["name"], metrics["targetPort"], *targets} == {"http"}
     assert re.search(rf"EXPOSE {port['containerPort']}\b", (SAMPLES.parents[1] / "Dockerfile").read_text())
-    for probe in ("livenessProbe", "readinessProbe"):
+    for probe in _PROBES:
         wait_for(Health(operator.port, running[probe]["httpGet"]["path"], None).ok, what=probe)
 
 

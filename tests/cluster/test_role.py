@@ -45,6 +45,8 @@ FORBIDDEN = [
     ("get", "", "secrets"),
     ("list", "", "secrets"),
     ("get", "", "configmaps"),
+    ("list", "coordination.k8s.io", "leases"),
+    ("update", "coordination.k8s.io", "leases"),
     ("create", "", "pods"),
     ("update", "", "pods"),
     ("patch", "", "pods"),

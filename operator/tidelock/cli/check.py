@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidelock.cli.finding import CheckFinding, Severity
-from tidelock.cli.installation import Installation, check_lease, located
+from tidelock.cli.installation import Installation, check_lease, check_other_leaders, located
 from tidelock.cli.installation_checks import (
     NO_ANSWERS,
     NO_REVIEWS,
@@ -78,13 +78,14 @@ def report(findings: Sequence[CheckFinding]) -> list[Table | str]:
 
 async def _check(session: Session, installation: Installation) -> list[CheckFinding]:
     await session.client.time_of_day()  # a cluster that can't be reached is one sentence, not eight
-    installation = await located(session, installation)
     now = SystemClock().now()
+    installation = await located(session, installation, now)
     found = await asyncio.gather(
         *(check_crd(session, resource) for resource in CUSTOM_RESOURCES),
         _looked("rights", check_rights, session, installation),
         _looked("Lease", check_lease, session, installation, now),
-        _looked("fence", check_fence, session),
+        _looked("leaders", check_other_leaders, session, installation, now),
+        _looked("fence", check_fence, session, installation),
         _looked("statuses", check_status_writers, session),
         _looked("admission", check_webhook, session, WEBHOOKS, admission_finding, NO_REVIEWS),
         _looked("answers", check_webhook, session, MUTATING_WEBHOOKS, answers_finding, NO_ANSWERS),

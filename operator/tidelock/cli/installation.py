@@ -1,17 +1,20 @@
 """The operator's installation: where it is, and whether a process leads."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from tidelock.cli.finding import CheckFinding, Severity
+from tidelock.cli.finding import CheckFinding, Severity, first_of
 from tidelock.cli.session import Session
 from tidelock.cli.tables import span
+from tidelock.kube.config import SYSTEM_NAMESPACE
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.lease import LEASES
+from tidelock.kube.listing import list_all
 from tidelock.model.instants import parse_instant
+from tidelock.model.printable import printable
 
 CRDS = "in a clone of the operator's version: kubectl apply --server-side -k crds"
 """The command that installs the CRDs, which changes nothing else of an installation."""
@@ -20,7 +23,8 @@ REAPPLY = "apply your own kustomization or Helm release in the operator's versio
 BINDERS = "add manifests/components/extender to your kustomization, or extender.enabled to your release"
 """How an installation gets the webhooks and the extender for other binders."""
 
-_USUAL_NAMESPACE = "tidelock-system"
+# Characters of a holder, which tenants can write into Leases of their own.
+_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +36,36 @@ class Installation:
     lease: str
 
 
-async def located(session: Session, installation: Installation) -> Installation:
+async def located(session: Session, installation: Installation, now: float) -> Installation:
     """Fill in the namespace: the one with a Lease of that name, or the usual one if there is none."""
     if installation.namespace:
         return installation
-    parameters = {"fieldSelector": f"metadata.name={installation.lease}"}
     try:
-        answer = msgspec.json.decode(await session.client.get(LEASES.collection(), parameters))
+        leases = await _leases(session, installation)
     except (Forbidden, NotFound):
-        answer = {}
-    # Of several, such as one of a removed release, the one that was renewed last.
-    leases = sorted(answer.get("items") or (), key=lambda lease: str(lease["spec"].get("renewTime", "")))
-    found = leases[-1]["metadata"]["namespace"] if leases else _USUAL_NAMESPACE
-    return replace(installation, namespace=found)
+        leases = []
+    return replace(installation, namespace=namespace_of(leases, now))
+
+
+def namespace_of(leases: Sequence[Mapping[str, Any]], now: float) -> str:
+    """Return the namespace of the installation, given all Leases of its name.
+
+    Of several, such as that of a removed release, it is the one that is held, that is in the usual namespace,
+    or that was renewed last, in this order.
+    """
+
+    def rank(lease: Mapping[str, Any]) -> tuple[bool, bool, str]:
+        spec = lease.get("spec") or {}
+        usual = lease["metadata"]["namespace"] == SYSTEM_NAMESPACE
+        return _is_held(spec, now), usual, str(spec.get("renewTime") or "")
+
+    return str(max(leases, key=rank)["metadata"]["namespace"]) if leases else SYSTEM_NAMESPACE
+
+
+async def _leases(session: Session, installation: Installation) -> list[dict[str, Any]]:
+    """List the Leases of that name in all namespaces. Raises Forbidden or NotFound."""
+    chosen = {"fieldSelector": f"metadata.name={installation.lease}"}
+    return [msgspec.json.decode(raw) for raw in await list_all(session.client, LEASES, chosen=chosen)]
 
 
 async def check_lease(session: Session, installation: Installation, now: float) -> CheckFinding:
@@ -56,6 +77,30 @@ async def check_lease(session: Session, installation: Installation, now: float) 
     except NotFound:
         return lease_finding(installation, None, now)
     return lease_finding(installation, lease["spec"], now)
+
+
+async def check_other_leaders(session: Session, installation: Installation, now: float) -> CheckFinding:
+    """Check whether an operator with another Lease decides, too. Raises Forbidden."""
+    return other_leaders_finding(installation, await _leases(session, installation), now)
+
+
+def other_leaders_finding(
+    installation: Installation, leases: Sequence[Mapping[str, Any]], now: float
+) -> CheckFinding:
+    """Check by all Leases of that name whether more than one operator decides."""
+    others = [
+        f"{printable(lease['spec']['holderIdentity'])[:_LONGEST_NAME]} by Lease "
+        f"{lease['metadata']['namespace']}/{installation.lease}"
+        for lease in leases
+        if lease["metadata"]["namespace"] != installation.namespace and _is_held(lease.get("spec") or {}, now)
+    ]
+    if not others:
+        return CheckFinding("leaders", Severity.OK, f"no other Lease {installation.lease} is held")
+    advice = (
+        "stop all operators except one, or let them use one Lease "
+        f"(--lease-namespace={installation.namespace}): together they give capacity twice"
+    )
+    return CheckFinding("leaders", Severity.WRONG, f"another operator leads, too: {first_of(others)}", advice)
 
 
 def lease_finding(installation: Installation, spec: Mapping[str, Any] | None, now: float) -> CheckFinding:
@@ -70,8 +115,16 @@ def lease_finding(installation: Installation, spec: Mapping[str, Any] | None, no
     if not holder or not renewed:
         return CheckFinding("Lease", Severity.WRONG, f"no process holds {name}: no operator runs", look)
     age, duration = now - parse_instant(renewed), spec.get("leaseDurationSeconds") or 0
-    if age > duration:
+    if not _is_held(spec, now):
         found = f"{holder} held {name} and has been silent for {span(age)} (limit {duration}s)"
         return CheckFinding("Lease", Severity.WRONG, found, look)
     epoch = spec.get("leaseTransitions") or 0
     return CheckFinding("Lease", Severity.OK, f"{holder} leads, in leadership {epoch}")
+
+
+def _is_held(spec: Mapping[str, Any], now: float) -> bool:
+    """Return whether a Lease has a holder that renewed it within its duration."""
+    renewed = spec.get("renewTime")
+    if not spec.get("holderIdentity") or not renewed:
+        return False
+    return now - parse_instant(renewed) <= (spec.get("leaseDurationSeconds") or 0)

@@ -174,12 +174,27 @@ def _right(verb: str, resource: ApiResource, subresource: str) -> str:
     return f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
 
 
-async def check_fence(session: Session) -> CheckFinding:
+async def check_fence(session: Session, installation: Installation) -> CheckFinding:
     """Check whether the API server refuses writes of a former leader."""
-    if await _has_policy(session, "tidelock-fence"):
-        return CheckFinding("fence", Severity.OK, "the API server refuses writes of a former leader")
-    found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
-    return CheckFinding("fence", Severity.WRONG, found, REAPPLY)
+    try:
+        binding = msgspec.json.decode(await session.client.get(POLICY_BINDINGS.item("tidelock-fence")))
+    except NotFound:
+        binding = None
+    return fence_finding(installation, binding)
+
+
+def fence_finding(installation: Installation, binding: Mapping[str, Any] | None) -> CheckFinding:
+    """Check whether the fence against former leaders is there, and reads the Lease of the installation."""
+    if binding is None:
+        found = "ValidatingAdmissionPolicyBinding tidelock-fence is missing: a former leader may still write"
+        return CheckFinding("fence", Severity.WRONG, found, REAPPLY)
+    read = binding["spec"].get("paramRef") or {}
+    lease = f"{installation.namespace}/{installation.lease}"
+    if (fenced := f"{read.get('namespace')}/{read.get('name')}") != lease:
+        found = f"it reads Lease {fenced}, not {lease}: a former leader may still write"
+        advice = "let the operator use that Lease, or change paramRef of both bindings in fence.yaml"
+        return CheckFinding("fence", Severity.WRONG, found, advice)
+    return CheckFinding("fence", Severity.OK, "the API server refuses writes of a former leader")
 
 
 async def check_status_writers(session: Session) -> CheckFinding:

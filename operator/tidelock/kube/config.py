@@ -5,7 +5,7 @@ import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_KUBECONFIG = "~/.kube/config"
 DEFAULT_NAMESPACE = "default"
+SYSTEM_NAMESPACE = "tidelock-system"
+"""Namespace of the installation, unless a pod or an option names another one."""
 
 _OTHER_FILE = "; name a kubeconfig with --kubeconfig or $KUBECONFIG"
 
@@ -72,6 +74,8 @@ class Connection:
         server: base URL without a slash at the end; may contain a path.
         credentials: source of the Authorization header.
         namespace: the namespace of the kubeconfig's context or of the pod.
+        system_namespace: namespace of the operator's installation: that of the pod, or tidelock-system with
+            a kubeconfig. The namespace of its context is only where a user works.
         insecure: whether the server's certificate is not verified.
         server_name: the name in the server's certificate, if it is not the host of `server`.
         ca_path: file with the trusted certificate authorities, or None for those of the system.
@@ -83,6 +87,7 @@ class Connection:
     server: str
     credentials: Credentials
     namespace: str = DEFAULT_NAMESPACE
+    system_namespace: str = SYSTEM_NAMESPACE
     insecure: bool = False
     server_name: str | None = None
     ca_path: str | None = None
@@ -152,27 +157,27 @@ def load_connection(
 
 
 def _from_service_account(environ: Mapping[str, str], folder: Path) -> Connection:
-    namespace = folder / "namespace"
-    return _connect(
+    connection = _connect(
         partial(read_service_account, environ, folder),
-        namespace.read_text().strip() if namespace.is_file() else DEFAULT_NAMESPACE,
         partial(_configuration_errors, f"service account in {folder}"),
     )
+    namespace = folder / "namespace"
+    if not namespace.is_file():
+        return connection
+    own = namespace.read_text().strip()
+    return replace(connection, namespace=own, system_namespace=own)
 
 
 def _from_kubeconfig(path: str, context: str) -> Connection:
     errors = partial(_configuration_errors, f"kubeconfig {path}", _OTHER_FILE)
     with errors():
         chosen = read_context(path, context)
-    return _connect(
-        partial(read_kubeconfig, path, context), chosen.get("namespace") or DEFAULT_NAMESPACE, errors
-    )
+    connection = _connect(partial(read_kubeconfig, path, context), errors)
+    return replace(connection, namespace=chosen.get("namespace") or DEFAULT_NAMESPACE)
 
 
 def _connect(
-    read: Callable[[], RestConfig],
-    namespace: str,
-    errors: Callable[[], AbstractContextManager[None]],
+    read: Callable[[], RestConfig], errors: Callable[[], AbstractContextManager[None]]
 ) -> Connection:
     def load() -> RestConfig:
         with errors():
@@ -185,7 +190,6 @@ def _connect(
     return Connection(
         server=found.server.rstrip("/"),
         credentials=credentials,
-        namespace=namespace,
         insecure=found.insecure,
         server_name=found.server_name,
         ca_path=found.ca_path,

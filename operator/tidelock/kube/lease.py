@@ -33,6 +33,7 @@ from tidelock.kube.errors import (
     ApiError,
     Conflict,
     MalformedResponse,
+    NotFound,
     NotLeading,
 )
 from tidelock.kube.watch import Reflector
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 LEASES = ApiResource("coordination.k8s.io", "v1", "leases", "Lease")
 
 _LAST_EPOCH = 999_999_999  # manifests/base/fence.yaml reads nine digits
+_NO_NAMESPACE = "create the namespace of the Lease, or name another one with --lease-namespace"
 _BEGIN = 1_577_836_800  # 2020, in seconds since 1970
 
 
@@ -161,7 +163,7 @@ class LeaseObject(msgspec.Struct, frozen=True):
 _READ = Reader(LeaseObject, spare=r"metadata\..*|spec\.(?!holderIdentity).*")
 
 
-def _decode(raw: bytes) -> LeaseObject:
+def decode_lease(raw: bytes) -> LeaseObject:
     """Decode a Lease as far as it can be read, or raise MalformedResponse for a bad one."""
     try:
         return _READ(raw)
@@ -204,6 +206,7 @@ class Lease(Leadership):
         self.epoch = 0
         self._client = client
         self._name, self._namespace, self._identity = name, namespace, identity
+        self._key = f"{namespace}/{name}"
         self._rng = rng
         self._times = times
         self._clock, self._wall = clock, wall
@@ -242,7 +245,7 @@ class Lease(Leadership):
     def check(self) -> None:
         """Raise NotLeading unless the Lease was renewed not long ago, without a request."""
         if self._clock() >= self._valid_until:
-            raise NotLeading(f"Lease {self._namespace}/{self._name} is not held any more, or not yet")
+            raise NotLeading(f"Lease {self._key} is not held any more, or not yet")
 
     async def acquire(self) -> None:
         """Wait for the Lease to be free and take it, in spite of API errors."""
@@ -263,7 +266,7 @@ class Lease(Leadership):
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
-        logger.info("leading", extra={"lease": self._name, "epoch": self.epoch, "identity": self._identity})
+        logger.info("leading", extra={"lease": self._key, "epoch": self.epoch, "identity": self._identity})
 
     async def keep(self, while_: Callable[[], bool] = lambda: True) -> NoReturn:
         """Renew forever, except while `while_` returns False.
@@ -298,7 +301,7 @@ class Lease(Leadership):
         if old is None or old.spec.holder_identity != new.spec.holder_identity:
             logger.info(
                 "the Lease has a new holder",
-                extra={"lease": self._name, "leader": new.spec.holder_identity or "none"},
+                extra={"lease": self._key, "leader": new.spec.holder_identity or "none"},
             )
             self._renewals = False
         else:
@@ -348,7 +351,9 @@ class Lease(Leadership):
         except (Conflict, AlreadyExists):
             return False  # another process was faster, and the watch will show it
         except ApiError as error:
-            logger.warning("the Lease was not taken", extra={"lease": self._name, "error": str(error)})
+            advice = {"advice": _NO_NAMESPACE} if isinstance(error, NotFound) else {}
+            fields = {"lease": self._key, "error": str(error), **advice}
+            logger.warning("the Lease was not taken", extra=fields)
             await asyncio.sleep(self._times.retry_period)
             return False
         self._valid_until = now + self._times.renew_deadline
@@ -367,7 +372,7 @@ class Lease(Leadership):
             await self._look_again()
             return
         except (ApiError, TimeoutError) as error:
-            logger.warning("the Lease was not renewed", extra={"lease": self._name, "error": str(error)})
+            logger.warning("the Lease was not renewed", extra={"lease": self._key, "error": str(error)})
             return
         self._valid_until = sent + self._times.renew_deadline
 
@@ -377,9 +382,9 @@ class Lease(Leadership):
 
     async def _look_again(self) -> None:
         try:
-            found = _decode(await self._client.get(LEASES.item(self._name, self._namespace)))
+            found = decode_lease(await self._client.get(LEASES.item(self._name, self._namespace)))
         except ApiError as error:
-            logger.warning("the Lease was not read", extra={"lease": self._name, "error": str(error)})
+            logger.warning("the Lease was not read", extra={"lease": self._key, "error": str(error)})
             return
         if found.spec.holder_identity != self._identity:
             self._lose(f"is {found.spec.holder_identity or 'no process'}'s")
@@ -387,17 +392,17 @@ class Lease(Leadership):
 
     def _lose(self, why: str) -> NoReturn:
         self._held, self._valid_until = None, float("-inf")
-        raise LeaseLostError(f"Lease {self._namespace}/{self._name} {why}")
+        raise LeaseLostError(f"Lease {self._key} {why}")
 
     async def _create(self, spec: dict[str, Any]) -> LeaseObject:
         path = LEASES.collection(self._namespace)
-        return _decode(await self._client.create(path, self._body({}, spec)))
+        return decode_lease(await self._client.create(path, self._body({}, spec)))
 
     async def _put(self, last: LeaseObject, spec: dict[str, Any]) -> LeaseObject:
         """Write the Lease, if it is still as it was last seen."""
         path = LEASES.item(self._name, self._namespace)
         version = {"resourceVersion": last.meta.resource_version}
-        return _decode(await self._client.replace(path, self._body(version, spec)))
+        return decode_lease(await self._client.replace(path, self._body(version, spec)))
 
     def _body(self, version: dict[str, str], spec: dict[str, Any]) -> dict[str, Any]:
         return {

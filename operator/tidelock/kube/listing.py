@@ -1,5 +1,6 @@
 """All objects of a resource as they are now, for callers that read once and follow nothing."""
 
+from collections.abc import AsyncIterator
 from types import MappingProxyType
 
 import msgspec
@@ -18,12 +19,23 @@ async def list_all(
 
     `chosen` are the selectors of the request, such as `labelSelector`.
     """
-    objects: list[msgspec.Raw] = []
+    return [each async for page in pages(client, resource, namespace, chosen) for each in page]
+
+
+async def pages(
+    client: KubeClient,
+    resource: ApiResource,
+    namespace: str | None = None,
+    chosen: Params = NO_SELECTORS,
+    *,
+    limit: int = _PAGE_LIMIT,
+) -> AsyncIterator[list[msgspec.Raw]]:
+    """Yield the same objects in lists of at most `limit`. Raises an ApiError."""
     token = ""
     while True:
-        params = {**chosen, "limit": str(_PAGE_LIMIT)} | ({"continue": token} if token else {})
+        params = {**chosen, "limit": str(limit)} | ({"continue": token} if token else {})
         page = parse_page(await client.get(resource.collection(namespace), params))
-        objects += page.items or ()
+        yield page.items or []
         token = page.metadata.token
         if not token:
-            return objects
+            return

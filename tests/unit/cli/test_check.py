@@ -6,8 +6,8 @@ import pytest
 from builders import NOW, level, node, reservation, water_level
 from tidelock.cli.check import report
 from tidelock.cli.finding import CheckFinding, Severity
-from tidelock.cli.installation import Installation, lease_finding
-from tidelock.cli.installation_checks import admission_finding, answers_finding, crd_finding
+from tidelock.cli.installation import Installation, lease_finding, namespace_of, other_leaders_finding
+from tidelock.cli.installation_checks import admission_finding, answers_finding, crd_finding, fence_finding
 from tidelock.cli.state_checks import clock_finding, levels_finding, objects_finding, reservations_finding
 from tidelock.model.api.crds import RESERVATION
 from tidelock.model.instants import format_instant
@@ -79,6 +79,62 @@ def test_a_lease_without_a_renewing_holder_is_wrong(fields: dict[str, Any], told
 
 def test_a_missing_lease_is_wrong() -> None:
     assert lease_finding(PLACE, None, NOW).level is Severity.WRONG
+
+
+def held(namespace: str, holder: str, ago: float = 2) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "renewTime": format_instant(NOW - ago), "leaseDurationSeconds": 15}
+    return {"metadata": {"name": "tidelock", "namespace": namespace}, "spec": spec}
+
+
+OWN = held("tidelock-system", "pod_1")
+
+
+def test_a_second_leader_with_a_lease_elsewhere_is_wrong() -> None:
+    """Two operators led side by side, and all checks were in order."""
+    found = other_leaders_finding(PLACE, [OWN, held("shop", "laptop_1" + 200 * "x")], NOW)
+    assert found.level is Severity.WRONG
+    assert found.found.startswith("another operator leads, too: laptop_1xxx")
+    assert found.found.endswith("x by Lease shop/tidelock")
+    assert len(found.found) < 200
+    assert "--lease-namespace=tidelock-system" in found.advice
+
+
+@pytest.mark.parametrize(
+    "other",
+    [held("shop", "laptop_1", ago=60), held("shop", ""), {"metadata": {"namespace": "shop"}, "spec": None}],
+    ids=["of old", "released", "empty"],
+)
+def test_a_lease_elsewhere_that_no_process_renews_is_in_order(other: dict[str, Any]) -> None:
+    found = other_leaders_finding(PLACE, [OWN, other], NOW)
+    assert found == CheckFinding("leaders", Severity.OK, "no other Lease tidelock is held")
+    assert namespace_of([other, OWN], NOW) == "tidelock-system"
+
+
+def test_the_installation_is_where_the_held_lease_is() -> None:
+    assert namespace_of([], NOW) == "tidelock-system"
+    assert (
+        namespace_of([held("tidelock-system", "pod_1", ago=60), held("platform", "pod_2")], NOW) == "platform"
+    )
+    assert namespace_of([held("aside", "laptop_1", ago=1), OWN], NOW) == "tidelock-system"
+    assert namespace_of([held("a", "x", ago=90), held("b", "x", ago=60)], NOW) == "b"
+
+
+@pytest.mark.parametrize(
+    ("read", "level"),
+    [
+        ({"name": "tidelock", "namespace": "tidelock-system"}, Severity.OK),
+        ({"name": "tidelock", "namespace": "shop"}, Severity.WRONG),
+        ({"name": "other", "namespace": "tidelock-system"}, Severity.WRONG),
+        (None, Severity.WRONG),
+    ],
+)
+def test_a_fence_that_reads_another_lease_is_wrong(read: dict[str, str] | None, level: Severity) -> None:
+    """Such a fence refuses nothing if that Lease does not exist, and its check was in order."""
+    assert fence_finding(PLACE, {"spec": {"paramRef": read}}).level is level
+
+
+def test_a_missing_fence_is_wrong() -> None:
+    assert fence_finding(PLACE, None).level is Severity.WRONG
 
 
 TOKEN = f"/admission/{64 * 'a'}"

@@ -108,7 +108,7 @@ def test_check_finds_the_operator_in_another_namespace(
     assert run("check", "--kubeconfig", str(server.kubeconfig), "-o", "json") == 1
     found = {each["matter"]: each["found"] for each in json.loads(capsys.readouterr().out)}
     assert found["Lease"].startswith("platform_1 held Lease platform/tidelock and has been silent for ")
-    assert ("GET", f"{LEASES.collection()}?fieldSelector=metadata.name%3Dtidelock") in [
+    assert ("GET", f"{LEASES.collection()}?fieldSelector=metadata.name%3Dtidelock&limit=500") in [
         (method, path) for method, path, _ in server.asked
     ]
 

@@ -38,6 +38,7 @@ def test_an_explicit_kubeconfig_takes_precedence(tmp_path: Path, service_account
     environ = IN_POD | {"KUBECONFIG": str(other)}
     connection = load_connection(explicit, environ=environ, service_account=service_account)
     assert (connection.server, connection.namespace) == ("https://explicit:6443", "shop")
+    assert connection.system_namespace == "tidelock-system"
     connection = load_connection(environ=environ, service_account=service_account)
     assert (connection.server, connection.namespace) == ("https://other:6443", "default")
 
@@ -84,10 +85,11 @@ def test_a_relative_exec_plugin_is_beside_its_kubeconfig(tmp_path: Path) -> None
 
 
 def test_a_pod_uses_its_service_account(service_account: Path) -> None:
+    (service_account / "namespace").write_text("platform\n")
     connection = load_connection(environ=IN_POD, service_account=service_account)
 
     assert connection.server == "https://[fd00::1]:443"
-    assert connection.namespace == "tidelock-system"
+    assert (connection.namespace, connection.system_namespace) == ("platform", "platform")
     assert connection.ca_path == str(service_account / "ca.crt")
     assert connection.credentials.header() == "bearer secret"
 

@@ -51,6 +51,21 @@ async def taken(server: ScriptedServer, client: KubeClient, found: dict[str, Any
     return lease, asyncio.get_running_loop().time() - begin
 
 
+async def test_a_lease_without_a_namespace_is_reported_with_an_advice(
+    server: ScriptedServer, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Outside of a pod the namespace of the installation may not exist yet."""
+    missing = fails(404, "NotFound", 'namespaces "shop" not found')
+    made = answers(lease_json(8, holderIdentity="me"))
+    server.replays(page(version=7), server.quiet_watch(), missing, made)
+    async with asyncio.timeout(PATIENCE):
+        await candidate(client).acquire()
+    (warning,) = (record.__dict__ for record in caplog.records if record.levelname == "WARNING")
+    assert warning["lease"] == "shop/tidelock"
+    assert warning["error"].endswith('namespaces "shop" not found')
+    assert "--lease-namespace" in warning["advice"]
+
+
 @pytest.mark.parametrize(
     ("spec", "epoch"),
     [

@@ -93,7 +93,7 @@ def test_the_help_shows_each_default_and_examples(
     for default in ("tidelock-scheduler", "300.0", "60.0", "8080", "text", "info", "15", "yes"):
         assert f"(default: {default})" in printed
     assert printed.count("(default: )") == printed.count("(default: None)") == 0
-    assert "Default: the namespace of the pod, or of the kubeconfig's context\n" in printed
+    assert "Default: that of the pod, or tidelock-system outside of a pod. A kubeconfig's context" in printed
     assert "tidelock run --kubeconfig ~/.kube/config --no-leader-elect" in printed
 
 

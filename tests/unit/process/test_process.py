@@ -14,6 +14,7 @@ from aiohttp import web
 from devcluster.loopback import HOST
 from tidelock import process
 from tidelock.handlers import supervision
+from tidelock.kube.lease import LEASES
 from tidelock.settings import Settings
 from tidelock.tcp_server import ListenError
 from unit.kube.kubeconfigs import write_kubeconfig
@@ -47,6 +48,26 @@ async def test_a_port_in_use_ends_the_process(
         settings = Settings(kubeconfig=str(kubeconfig), listen=HOST, port=port, leader_elect=leader_elect)
         with pytest.raises(ListenError, match="--port"):
             await asyncio.wait_for(process.operate(settings, asyncio.Event()), PATIENCE)
+
+
+@pytest.mark.parametrize(("chosen", "place"), [("", "tidelock-system"), ("platform", "platform")])
+async def test_the_context_of_a_kubeconfig_does_not_move_the_lease(
+    chosen: str, place: str, tmp_path: Path
+) -> None:
+    """The tutorial changes the context's namespace. A second operator then led beside the first."""
+    stop = asyncio.Event()
+    async with empty_server(tmp_path / "kubeconfig") as (server, connection, _):
+        write_kubeconfig(tmp_path / "kubeconfig", connection.server, {}, namespace="shop")
+        settings = Settings(
+            kubeconfig=str(tmp_path / "kubeconfig"), listen=HOST, port=0, lease_namespace=chosen
+        )
+        running = asyncio.create_task(process.operate(settings, stop))
+        async with asyncio.timeout(PATIENCE):
+            while not server.written:  # noqa: ASYNC110 -- no event is set
+                await asyncio.sleep(0.01)
+        stop.set()
+        await asyncio.wait_for(running, PATIENCE)
+    assert server.written[0] == ("POST", LEASES.collection(place))
 
 
 @pytest.mark.parametrize("begun", [True, False])
