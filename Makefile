@@ -18,7 +18,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium axe web-view unit servers screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly first-steps plugin release docs clean
+.PHONY: help venv test chromium axe web-view unit servers screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly sweep-cel first-steps plugin release docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -129,6 +129,9 @@ sbom: venv ## Write the image's bill of materials to build/tidelock.cdx.json (Cy
 
 release: venv ## Write the files of a release to build/release: wheel, chart, manifests, image context, notes, checksums
 	$(BIN)/python -m release
+
+sweep-cel: venv ## Call the functions of CEL with all hostile values, and report each that takes longer than its cost says
+	TIDELOCK_CEL_SWEEP=all $(BIN)/python -m pytest $(SPREAD) --timeout=3600 tests/property/test_cel_costs.py
 
 soak: venv ## Run an hour of churn, and report losses, leftovers and growth
 	$(BIN)/python -m soak

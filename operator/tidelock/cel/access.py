@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tidelock.cel.errors import CostLimitError, EvaluationError, no_such_overload
+from tidelock.cel.errors import EvaluationError, LimitError, no_such_overload
 from tidelock.cel.functions import Constant, Frame, Overload, Run, lazy, spend
 from tidelock.cel.values import (
     NONE,
@@ -12,6 +12,7 @@ from tidelock.cel.values import (
     checked_int,
     equal,
     footprint,
+    key_text,
     map_key,
     same,
     type_name,
@@ -37,7 +38,7 @@ def decided(operands: Iterable[Run], frame: Frame, *, decisive: bool) -> bool:
     for operand in operands:
         try:
             value: object = operand(frame)
-        except CostLimitError:
+        except LimitError:
             raise
         except EvaluationError as error:
             fault = fault or error
@@ -95,7 +96,7 @@ def _equality(*, expected: bool) -> Callable[[Sequence[Run]], Run]:
 
 
 def _missing(key: object) -> EvaluationError:
-    return EvaluationError(f"no such key: {'true' if key is True else 'false' if key is False else key}")
+    return EvaluationError(f"no such key: {key_text(key)}")
 
 
 def _check_qualifier(key: object) -> None:

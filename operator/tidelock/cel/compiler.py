@@ -49,7 +49,7 @@ STEP = 10
 """The cost of a turn of a comprehension, and of each node of its body. See docs/architecture.md."""
 MAX_INSTRUCTIONS = 20_000
 """Instructions of an expression's regular expressions. They are compiled in about 10 ms."""
-_FOLDING_LIMIT = 100
+_FOLDING_LIMIT = 200
 _LITERALS = {bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL}
 _ANY = frozenset({"dyn", "null_type"})
 _QUALIFIED_TYPES = frozenset({"Duration", "Timestamp"})

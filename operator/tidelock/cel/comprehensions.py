@@ -7,7 +7,8 @@ from tidelock.cel.access import decided
 from tidelock.cel.errors import EvaluationError, no_such_overload
 from tidelock.cel.functions import Frame, Run, spend
 from tidelock.cel.libraries.lists import sort_by, sort_cost
-from tidelock.cel.values import NONE, Optional, keys, map_key, type_name
+from tidelock.cel.limits import check_elements
+from tidelock.cel.values import ELEMENT, NONE, Optional, key_text, keys, map_key, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def _map(loop: Loop) -> Run:
 
 def _insert(entries: dict[object, object], key: object, value: object) -> None:
     if key in entries:
-        raise EvaluationError(f"insert failed: key {key} already exists")
+        raise EvaluationError(f"insert failed: key {key_text(key)} already exists")
     entries[key] = value
 
 
@@ -97,6 +98,8 @@ def _transform_map_entry(loop: Loop) -> Run:
             added = loop.body(frame)
             if not isinstance(added, dict):
                 raise no_such_overload()
+            spend(frame, ELEMENT * len(added))
+            check_elements(len(entries) + len(added))
             for key, value in added.items():
                 _insert(entries, key, value)
         return entries

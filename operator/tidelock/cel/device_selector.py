@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
-from tidelock.cel.compiler import Compiler, Variable
+from tidelock.cel.compiler import STEP, Compiler, Variable
 from tidelock.cel.errors import EvaluationError, ExpressionError, no_such_overload
 from tidelock.cel.functions import COST_LEFT, DEVICE, Run
 from tidelock.cel.libraries.amounts import read_quantity, read_version
@@ -23,6 +23,10 @@ class Version(str):
     __slots__ = ()
 
 
+known_quantity = lru_cache(maxsize=16_384)(read_quantity)
+"""`read_quantity` for devices, of which many have the same. What an expression makes is not kept."""
+known_version = lru_cache(maxsize=16_384)(read_version)
+"""`read_version` for devices."""
 AttributeValue = bool | int | str | Version | list[bool | int | str | Version]
 
 _OBJECT = Type("kubernetes.DRADevice")
@@ -61,7 +65,7 @@ class SelectedDevice:
                 raise EvaluationError(f"attribute {name}: unsupported attribute value")
             self._place(attributes, name, _read(attribute))
         for name, amount in self.capacity.items():
-            self._place(capacity, name, read_quantity(amount))
+            self._place(capacity, name, known_quantity(amount))
         return {
             "driver": self.driver,
             "allowMultipleAllocations": self.allow_multiple_allocations,
@@ -80,16 +84,21 @@ def _read(attribute: AttributeValue) -> object:
     """Return an attribute as a value of expressions. Raises EvaluationError for a bad version."""
     if isinstance(attribute, list):
         return [_read(each) for each in attribute]
-    return read_version(str(attribute)) if isinstance(attribute, Version) else attribute
+    return known_version(str(attribute)) if isinstance(attribute, Version) else attribute
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSelector:
-    """A compiled selector."""
+    """A compiled selector.
+
+    `_steps` is the cost of its nodes, once each. It is no part of the limit, as the length of an expression
+    limits it.
+    """
 
     expression: str
     _run: Run
     _variables: int
+    _steps: int
 
     @classmethod
     def compile(cls, expression: str) -> "DeviceSelector":
@@ -98,7 +107,8 @@ class DeviceSelector:
             if len(expression.encode()) > MAX_LENGTH:
                 raise ExpressionError(f"the expression is longer than {MAX_LENGTH} bytes")
             compiler = Compiler({"device": Variable(_OBJECT, DEVICE)}, {_OBJECT.name: _FIELDS}, DEVICE + 1)
-            compiled = compiler.compile(parse(expression))
+            tree = parse(expression)
+            compiled = compiler.compile(tree)
         except UnicodeEncodeError:
             raise ExpressionError("the expression is not valid Unicode") from None
         except RecursionError:
@@ -106,7 +116,7 @@ class DeviceSelector:
         result = compiler.result_type(compiled)
         if result not in {BOOL, DYN}:
             raise ExpressionError(f"must evaluate to bool or the unknown type, not {result}")
-        return cls(expression, compiled.run, compiler.slots - DEVICE - 1)
+        return cls(expression, compiled.run, compiler.slots - DEVICE - 1, STEP * tree.size)
 
     def matches(self, device: SelectedDevice) -> bool:
         """Return whether a device is selected. Raises EvaluationError as `evaluate` does."""
@@ -122,12 +132,17 @@ class DeviceSelector:
         """
         frame: list[Any] = [MAX_COST, device.value, *(None,) * self._variables]
         try:
+            result = self._result(frame)
+        except EvaluationError as error:
+            error.cost = self._steps + MAX_COST - max(frame[COST_LEFT], 0)  # the rest was not done
+            raise
+        return result, self._steps + MAX_COST - frame[COST_LEFT]
+
+    def _result(self, frame: list[Any]) -> bool:
+        try:
             result = self._run(frame)
         except RecursionError:
             raise EvaluationError("a value is nested too deeply") from None
-        except EvaluationError as error:
-            error.cost = MAX_COST - frame[COST_LEFT]
-            raise
         if type(result) is not bool:
             raise no_such_overload()
-        return result, MAX_COST - frame[COST_LEFT]
+        return result

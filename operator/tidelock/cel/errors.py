@@ -1,12 +1,32 @@
 """Errors of expressions."""
 
+_LONGEST_MESSAGE, _LONGEST_VALUE = 200, 100
+
+
+def shown(text: str) -> str:
+    """Return a text as a message shows it: at most 100 characters, as tenants choose its length."""
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
+
 
 class ExpressionError(ValueError):
-    """A text that is no valid expression: of its syntax, its types, or its size."""
+    """A text that is no valid expression: of its syntax, its types, or its size.
+
+    Its message has at most 200 characters.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_shortened(message))
 
 
 class EvaluationError(Exception):
     """An evaluation without a result, such as a missing key. `&&` and `||` may absorb it.
+
+    Its message has at most 200 characters. A value in it is cut before, by `shown`, as a loop may absorb
+    thousands of errors.
 
     Attributes:
         cost: the cost of the whole evaluation, if nothing has absorbed the error.
@@ -15,9 +35,12 @@ class EvaluationError(Exception):
 
     cost = 0
 
+    def __init__(self, message: str) -> None:
+        super().__init__(_shortened(message))
 
-class CostLimitError(EvaluationError):
-    """An evaluation that costs more than it may. Nothing absorbs it."""
+
+class LimitError(EvaluationError):
+    """An evaluation that costs more than it may, or makes a value that is too large. Nothing absorbs it."""
 
 
 def no_such_overload(call: str = "") -> EvaluationError:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelock.cel.errors import CostLimitError, EvaluationError, no_such_overload
+from tidelock.cel.errors import EvaluationError, LimitError, no_such_overload
 from tidelock.cel.types import DYN, Type, is_variable, read_signature
 from tidelock.cel.values import PYTHON_TYPES, name_of_type
 
@@ -14,16 +14,19 @@ Run = Callable[[Frame], Any]
 """A compiled expression. Raises EvaluationError."""
 Function = Callable[..., object]
 Cost = Callable[..., int]
-"""The cost of a call by its arguments. Without one, the call costs nothing beside the step that makes it."""
+"""The cost of a call by its arguments. Raises LimitError if the result would be too large.
+
+Without one, the call costs nothing beside the step that makes it. It takes constant time then.
+"""
 
 COST_LEFT, DEVICE = 0, 1
 
 
 def spend(frame: Frame, cost: int) -> None:
-    """Take a cost off the rest of an evaluation. Raises CostLimitError if less is left."""
+    """Take a cost off the rest of an evaluation. Raises LimitError if less is left."""
     frame[COST_LEFT] -= cost
     if frame[COST_LEFT] < 0:
-        raise CostLimitError("actual cost limit exceeded")
+        raise LimitError("actual cost limit exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +127,15 @@ def _undefined(overloads: Sequence[Overload], types: Sequence[type]) -> Evaluati
 
 def dispatched_call(overloads: Sequence[Overload], arguments: Sequence[Run]) -> Run:
     """Return a call that chooses among functions by the types of its values."""
-    chosen: dict[tuple[type, ...], Overload] = {}
+    chosen: dict[tuple[type, ...], Overload | None] = {}
 
     def choose(types: tuple[type, ...]) -> Overload:
-        overload = next((each for each in overloads if each.accepts(types)), None)
+        if types not in chosen:
+            chosen[types] = next((each for each in overloads if each.accepts(types)), None)
+        overload = chosen[types]
         if overload is None:
             raise _undefined(overloads, types)
-        return chosen.setdefault(types, overload)
+        return overload
 
     def run(frame: Frame) -> object:
         values = [argument(frame) for argument in arguments]
@@ -140,13 +145,16 @@ def dispatched_call(overloads: Sequence[Overload], arguments: Sequence[Run]) -> 
             spend(frame, overload.cost(*values))
         return overload.function(*values)
 
-    if len(arguments) != 2 or any(each.cost is not None for each in overloads):  # noqa: PLR2004
+    if len(arguments) != 2:  # noqa: PLR2004
         return run
     first, second = arguments
 
     def run_with_two(frame: Frame) -> object:
         left, right = first(frame), second(frame)
         types = (type(left), type(right))
-        return (chosen.get(types) or choose(types)).function(left, right)
+        overload = chosen.get(types) or choose(types)
+        if overload.cost is not None:
+            spend(frame, overload.cost(left, right))
+        return overload.function(left, right)
 
     return run_with_two

@@ -7,14 +7,17 @@ from decimal import Decimal
 from typing import Any
 
 from tidelock.cel.errors import EvaluationError
-from tidelock.cel.functions import Function, Overload, function, method
+from tidelock.cel.functions import Cost, Function, Overload, function, method
 from tidelock.cel.libraries.times import (
+    duration_cost,
     duration_text,
     in_range,
     read_duration,
     read_timestamp,
+    timestamp_cost,
     timestamp_text,
 )
+from tidelock.cel.limits import check_elements, check_text
 from tidelock.cel.values import (
     Duration,
     Timestamp,
@@ -31,12 +34,14 @@ from tidelock.cel.values import (
 _INT = re.compile(r"[+-]?\d{1,400}", re.ASCII)
 _UINT = re.compile(r"\d{1,400}", re.ASCII)
 _DOUBLE = re.compile(
-    r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE
+    r"[+-]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE
 )
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
 )
 _NANOSECONDS = 10**9
+# Characters that are compared in a unit of cost.
+_COMPARED = 100
 
 
 def int_or_overflow(number: int) -> int:
@@ -104,24 +109,39 @@ def _ordered(name: str, test: Callable[[int], bool]) -> list[Overload]:
 
     numbers = ("int", "uint", "double")
     pairs = [(left, right) for left in numbers for right in numbers]
-    pairs += [(each, each) for each in ("bool", "string", "bytes", "timestamp", "duration")]
-    return [function(name, f"{left}, {right} -> bool", implementation) for left, right in pairs]
+    pairs += [(each, each) for each in ("bool", "timestamp", "duration")]
+    return [
+        *(function(name, f"{left}, {right} -> bool", implementation) for left, right in pairs),
+        *(
+            function(name, f"{each}, {each} -> bool", implementation, _compared_size)
+            for each in ("string", "bytes")
+        ),
+    ]
+
+
+def _compared_size(left: str | bytes, right: str | bytes) -> int:
+    return min(len(left), len(right)) // 10
 
 
 def _size_of(value: Any) -> int:
     return len(value)
 
 
-def _joined_size(left: object, right: object) -> int:
-    return footprint(left) + footprint(right)
+def _joined_size(left: str | bytes, right: str | bytes) -> int:
+    return 1 + check_text(len(left) + len(right)) // 10
 
 
-def _search_cost(text: str, part: str) -> int:
-    return 3 * footprint(text) + footprint(part)
+def search_cost(text: str, part: str, *_others: object) -> int:
+    """Return the cost of a search for a part, at each of its places.
+
+    Python's searches compare up to the whole part at each place, and nothing runs beside them.
+    """
+    places = max(len(text) - len(part) + 1, 0)
+    return footprint(text) + footprint(part) + places * len(part) // _COMPARED
 
 
 def _list_sizes(left: list[object], right: list[object]) -> int:
-    return len(left) + len(right)
+    return check_elements(len(left) + len(right))
 
 
 def _invalid(value: object, target: str) -> EvaluationError:
@@ -168,6 +188,12 @@ def _text_to_bool(text: str) -> bool:
     return _BOOLEANS[text]
 
 
+def _text_to_bytes(text: str) -> bytes:
+    content = text.encode(errors="replace")
+    check_text(len(content))
+    return content
+
+
 def _bytes_to_text(content: bytes) -> str:
     try:
         return content.decode()
@@ -187,12 +213,12 @@ def double_text(number: float) -> str:
 
 
 def _text_functions() -> list[Overload]:
-    tests: dict[str, Function] = {
-        "contains": lambda text, part: part in text,
-        "startsWith": lambda text, part: text.startswith(part),
-        "endsWith": lambda text, part: text.endswith(part),
+    tests: dict[str, tuple[Function, Cost]] = {
+        "contains": (lambda text, part: part in text, search_cost),
+        "startsWith": (lambda text, part: text.startswith(part), _compared_size),
+        "endsWith": (lambda text, part: text.endswith(part), _compared_size),
     }
-    return [method(name, "string, string -> bool", test, _search_cost) for name, test in tests.items()]
+    return [method(name, "string, string -> bool", *test) for name, test in tests.items()]
 
 
 def _identities() -> list[Overload]:
@@ -237,12 +263,12 @@ OVERLOADS = (
     function("dyn", "A -> dyn", lambda value: value),
     function("type", "A -> type(A)", lambda value: TypeValue(type_name(value))),
     function("bool", "string -> bool", _text_to_bool),
-    function("bytes", "string -> bytes", lambda text: text.encode(errors="replace"), footprint),
+    function("bytes", "string -> bytes", _text_to_bytes, footprint),
     function("double", "int -> double", float),
     function("double", "uint -> double", float),
     function("double", "string -> double", _text_to_double, footprint),
-    function("duration", "string -> duration", read_duration, footprint),
-    function("timestamp", "string -> timestamp", read_timestamp, footprint),
+    function("duration", "string -> duration", read_duration, duration_cost),
+    function("timestamp", "string -> timestamp", read_timestamp, timestamp_cost),
     function("timestamp", "int -> timestamp", lambda seconds: in_range(Timestamp(seconds * _NANOSECONDS))),
     function("int", "uint -> int", lambda number: int_or_overflow(int(number))),
     function("int", "double -> int", _double_to_int),

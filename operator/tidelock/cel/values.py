@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
 from math import isnan
 from typing import Any, NamedTuple
 
-from tidelock.cel.errors import EvaluationError, no_such_overload
+from tidelock.cel.errors import EvaluationError, no_such_overload, shown
 
 MAX_COST = 1_000_000
 """The cost of one evaluation, as `CELSelectorExpressionMaxCost` of the API."""
@@ -112,7 +112,7 @@ class Url(NamedTuple):
     hostname: str
     port: str
     escaped_path: str
-    query: dict[object, object]
+    query: str
     text: str
 
 
@@ -185,6 +185,13 @@ def map_key(value: object) -> object:
     if kind is str or kind in _NUMBERS or value is None:
         return value
     raise EvaluationError(f"unsupported key type: {type_name(value)}")
+
+
+def key_text(key: object) -> str:
+    """Return a key as messages show it, as a value or in the form in which a map keeps it."""
+    if isinstance(key, tuple):
+        (key,) = key
+    return shown(str(key).lower() if isinstance(key, bool) else str(key))
 
 
 def keys(entries: dict[object, object]) -> Iterator[object]:
@@ -297,17 +304,19 @@ def footprint(value: object) -> int:
     """
     if isinstance(value, str | bytes):
         return 1 + len(value) // 10
-    total, waiting = 0, [value]
+    total, waiting = ELEMENT, [value]
     while waiting and total < MAX_FOOTPRINT:
-        total += ELEMENT
         match waiting.pop():
             case list() as elements:
+                total += ELEMENT * len(elements)
                 waiting += elements
             case dict() as entries:
+                total += 2 * ELEMENT * len(entries)
                 waiting += entries
                 waiting += entries.values()
             case str() | bytes() as text:
                 total += len(text) // 10
             case Optional(value=inner):
+                total += ELEMENT
                 waiting.append(inner)
     return total if total < MAX_FOOTPRINT else MAX_COST + 1

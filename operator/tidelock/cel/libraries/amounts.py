@@ -3,12 +3,11 @@
 import math
 import re
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from tidelock.cel.errors import EvaluationError
 from tidelock.cel.functions import Function, Overload, function, method
-from tidelock.cel.values import Quantity, Semver, checked_int, footprint
+from tidelock.cel.values import ELEMENT, Quantity, Semver, checked_int
 from tidelock.model.quantities import QuantityError, exact_quantity
 
 _NANO = 10**9
@@ -27,9 +26,10 @@ _VERSION = re.compile(
 )
 _LEADING_ZEROS = re.compile(r"0+(?=[0-9])")
 _LARGEST_NUMBER = 2**64 - 1
+# The API's versions have 64 characters. An author of an expression may put longer ones together.
+_LONGEST_VERSION = 1_000
 
 
-@lru_cache(maxsize=16_384)
 def read_quantity(text: str) -> Quantity:
     """Parse a quantity, rounded up to billionths as in the API. A suffix alone is zero of it, as there.
 
@@ -84,10 +84,9 @@ def _sum_with_int(left: Quantity, number: int, sign: int = 1) -> Quantity:
     return _sum(left, Quantity(number * _NANO), sign)
 
 
-@lru_cache(maxsize=16_384)
 def read_version(text: str) -> Semver:
-    """Parse a version of semver.org. Raises EvaluationError."""
-    found = _VERSION.fullmatch(text)
+    """Parse a version of semver.org, of at most 1,000 characters. Raises EvaluationError."""
+    found = _VERSION.fullmatch(text) if len(text) <= _LONGEST_VERSION else None
     if found is None:
         raise EvaluationError(f"{text[:50]!r} is not a semantic version")
     major, minor, patch = (int(each) for each in found.groups()[:3])
@@ -156,11 +155,15 @@ def _power_of_ten(exponent: int) -> float:
 
 
 def _cost(text: str, *_normalize: bool) -> int:
-    return footprint(text)
+    return 50 + 2 * len(text)
 
 
 def _order(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
+
+
+def _comparison_cost(left: Semver, right: Semver) -> int:
+    return ELEMENT * (len(left.prerelease) + len(right.prerelease))
 
 
 def _compare_versions(left: Semver, right: Semver) -> int:
@@ -173,7 +176,7 @@ OVERLOADS: tuple[Overload, ...] = (
     function("sign", "Quantity -> int", lambda quantity: _order(quantity.nano, 0)),
     method("isInteger", "Quantity -> bool", lambda quantity: _integer(quantity) is not None),
     method("asInteger", "Quantity -> int", _as_integer),
-    method("asApproximateFloat", "Quantity -> double", _as_float),
+    method("asApproximateFloat", "Quantity -> double", _as_float, lambda _quantity: 20),
     method("add", "Quantity, Quantity -> Quantity", _sum),
     method("add", "Quantity, int -> Quantity", _sum_with_int),
     method("sub", "Quantity, Quantity -> Quantity", lambda a, b: _sum(a, b, -1)),
@@ -188,7 +191,11 @@ OVERLOADS: tuple[Overload, ...] = (
     method("major", "Semver -> int", lambda version: version.numbers[0]),
     method("minor", "Semver -> int", lambda version: version.numbers[1]),
     method("patch", "Semver -> int", lambda version: version.numbers[2]),
-    method("isGreaterThan", "Semver, Semver -> bool", lambda a, b: _compare_versions(a, b) > 0),
-    method("isLessThan", "Semver, Semver -> bool", lambda a, b: _compare_versions(a, b) < 0),
-    method("compareTo", "Semver, Semver -> int", _compare_versions),
+    method(
+        "isGreaterThan", "Semver, Semver -> bool", lambda a, b: _compare_versions(a, b) > 0, _comparison_cost
+    ),
+    method(
+        "isLessThan", "Semver, Semver -> bool", lambda a, b: _compare_versions(a, b) < 0, _comparison_cost
+    ),
+    method("compareTo", "Semver, Semver -> int", _compare_versions, _comparison_cost),
 )

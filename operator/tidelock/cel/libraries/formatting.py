@@ -7,14 +7,15 @@ and a power of ten.
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any
 
 from tidelock.cel.errors import EvaluationError
 from tidelock.cel.libraries.times import duration_text, timestamp_text
+from tidelock.cel.limits import joined
 from tidelock.cel.operators import double_text
-from tidelock.cel.values import Duration, Timestamp, UInt, footprint, keys, type_name
+from tidelock.cel.values import ELEMENT, Duration, Timestamp, UInt, footprint, keys, type_name
 
 _CLAUSE = re.compile(r"%(?:%|(?:\.(\d{1,9}))?(.)|(.?))", re.DOTALL)
 _PRECISION = 6
@@ -26,32 +27,40 @@ _LONGEST = 10_000
 
 def format_cost(text: str, arguments: list[object]) -> int:
     """Return the cost of a text of the greatest length."""
-    return (
-        footprint(text) + footprint(arguments) + sum(int(each) for each in re.findall(r"%\.(\d{1,9})", text))
-    )
+    precisions = sum(int(each) for each in re.findall(r"%\.(\d{1,9})", text))
+    return footprint(text) + ELEMENT * text.count("%") + footprint(arguments) + precisions
 
 
 def format_string(text: str, arguments: list[object]) -> str:
     """Replace the clauses of a text by its arguments. Raises EvaluationError."""
-    remaining = iter(arguments)
+    return joined("", _pieces(text, arguments))
 
-    def replaced(clause: re.Match[str]) -> str:
+
+def _pieces(text: str, arguments: list[object]) -> Iterator[str]:
+    """Yield the texts between the clauses, and the arguments in their place."""
+    used, position = 0, 0
+    for clause in _CLAUSE.finditer(text):
+        yield text[position : clause.start()]
+        position = clause.end()
         if clause.group() == "%%":
-            return "%"
-        try:
-            argument = next(remaining)
-        except StopIteration:
-            raise EvaluationError(f"index {len(arguments)} out of range") from None
-        if clause[2] not in _CLAUSES:
-            raise EvaluationError(
-                f'could not parse formatting clause: unrecognized formatting clause "{clause[2] or ""}"'
-            )
-        precision = _PRECISION if clause[1] is None else int(clause[1])
-        if precision > _LONGEST:
-            raise EvaluationError(f"precision {precision} exceeds maximum allowed precision {_LONGEST}")
-        return _CLAUSES[clause[2]](argument, precision)
+            yield "%"
+            continue
+        if used == len(arguments):
+            raise EvaluationError(f"index {used} out of range")
+        yield _formatted(clause, arguments[used])
+        used += 1
+    yield text[position:]
 
-    return _CLAUSE.sub(replaced, text)
+
+def _formatted(clause: re.Match[str], argument: object) -> str:
+    if clause[2] not in _CLAUSES:
+        raise EvaluationError(
+            f'could not parse formatting clause: unrecognized formatting clause "{clause[2] or ""}"'
+        )
+    precision = _PRECISION if clause[1] is None else int(clause[1])
+    if precision > _LONGEST:
+        raise EvaluationError(f"precision {precision} exceeds maximum allowed precision {_LONGEST}")
+    return _CLAUSES[clause[2]](argument, precision)
 
 
 def _refused(clause: str, argument: object) -> EvaluationError:
@@ -70,7 +79,7 @@ def _map_text(entries: dict[object, object]) -> str:
         ((_member(key), value) for key, value in zip(keys(entries), entries.values(), strict=True)),
         key=itemgetter(0),
     )
-    return f"{{{', '.join(f'{key}:{_member(value)}' for key, value in pairs)}}}"
+    return f"{{{joined(', ', (f'{key}:{_member(value)}' for key, value in pairs))}}}"
 
 
 _TEXTS: dict[str, Callable[[Any], str]] = {
@@ -81,7 +90,7 @@ _TEXTS: dict[str, Callable[[Any], str]] = {
     "double": double_text,
     "string": str,
     "bytes": _bytes_text,
-    "list": lambda elements: f"[{', '.join(map(_member, elements))}]",
+    "list": lambda elements: f"[{joined(', ', map(_member, elements))}]",
     "map": _map_text,
     "type": lambda value: value.name,
     "google.protobuf.Duration": duration_text,

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidelock.cel.errors import EvaluationError, no_such_overload
 from tidelock.cel.functions import Overload, function, method
+from tidelock.cel.limits import check_elements
 from tidelock.cel.operators import int_or_overflow, uint_or_overflow
 from tidelock.cel.types import read_type
 from tidelock.cel.values import (
@@ -191,7 +192,7 @@ _SUMS = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 
 OVERLOADS: tuple[Overload, ...] = (
     *(method("isSorted", f"list({each}) -> bool", _is_sorted, _walk) for each in _COMPARABLE),
-    *(method("sum", f"list({each}) -> {each}", _sum(zero), _length) for each, zero in _SUMS.items()),
+    *(method("sum", f"list({each}) -> {each}", _sum(zero), _walk) for each, zero in _SUMS.items()),
     *(method("min", f"list({each}) -> {each}", _least, _walk) for each in _COMPARABLE),
     *(
         method("max", f"list({each}) -> {each}", lambda elements: _least(elements, -1), _walk)
@@ -211,7 +212,7 @@ OVERLOADS: tuple[Overload, ...] = (
     method("distinct", "list(A) -> list(A)", _distinct, lambda elements: _pairs(elements, elements)),
     method("first", "list(A) -> optional(A)", _at(0)),
     method("last", "list(A) -> optional(A)", _at(-1)),
-    function("lists.range", "int -> list(int)", _range, lambda length: max(length, 0)),
+    function("lists.range", "int -> list(int)", _range, lambda length: check_elements(max(length, 0))),
     function("sets.contains", "list(A), list(A) -> bool", _contains_all, _pairs),
     function(
         "sets.intersects",

@@ -14,13 +14,13 @@ from ipaddress import (
     ip_address,
     ip_interface,
 )
-from typing import Any
 from urllib.parse import quote, unquote
 
-from tidelock.cel.errors import EvaluationError
+from tidelock.cel.errors import EvaluationError, shown
 from tidelock.cel.functions import Overload, function, method
 from tidelock.cel.libraries.amounts import is_valid
-from tidelock.cel.values import Url, footprint
+from tidelock.cel.limits import check_text
+from tidelock.cel.values import ELEMENT, Url
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Interface | IPv6Interface
@@ -35,6 +35,8 @@ _USER = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*", re.ASCII)
 _HOST = re.compile(r"(\[[^\]\[]*\]|[^\[\]:]*)(?::([0-9]*))?", re.ASCII)
 _HOST_CHARACTERS = re.compile(r"""[A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>"%\x80-\U0010ffff]*""")
 _PATH = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@/\[\]]|%[0-9A-Fa-f]{2})*", re.ASCII)
+# The cost of a parameter of a URL: a key and a list of its values.
+_QUERY_PAIR = 3 * ELEMENT
 _LINK_LOCAL_MULTICAST = IPv4Network("224.0.0.0/24")
 
 
@@ -45,9 +47,9 @@ def _address(text: str) -> Address:
         raise EvaluationError(f"IP Address {text[:_LONGEST_ADDRESS]!r} parse error") from None
     if isinstance(address, IPv6Address):
         if address.scope_id is not None:
-            raise EvaluationError(f"IP address {text!r} with zone value is not allowed")
+            raise EvaluationError(f"IP address {shown(text)!r} with zone value is not allowed")
         if address.ipv4_mapped is not None:
-            raise EvaluationError(f"IPv4-mapped IPv6 address {text!r} is not allowed")
+            raise EvaluationError(f"IPv4-mapped IPv6 address {shown(text)!r} is not allowed")
     return address
 
 
@@ -92,7 +94,7 @@ def _text(network: Network) -> str:
 
 
 def _invalid(text: str) -> EvaluationError:
-    return EvaluationError(f"URL parse error during conversion from string: {text[:100]!r}")
+    return EvaluationError(f"URL parse error during conversion from string: {shown(text)!r}")
 
 
 def is_url(text: str) -> bool:
@@ -126,7 +128,7 @@ def _parse(text: str, *, is_request: bool) -> Url:
         if is_request and not scheme and text != "*":
             raise _invalid(text)
         if scheme:
-            return Url(scheme, "", "", "", "", _query(query), text)
+            return Url(scheme, "", "", "", "", query, text)
     elif rest.startswith("//") and (scheme or not (is_request or rest.startswith("///"))):
         authority, slash, path = rest[2:].partition("/")
         host, rest = _host(authority), slash + path
@@ -138,7 +140,7 @@ def _parse(text: str, *, is_request: bool) -> Url:
         else quote(unquote(rest, errors="surrogateescape"), "$&+,/:;=@~", errors="surrogateescape")
     )
     hostname, _, port = host.rpartition(":") if re.search(r":[0-9]*$", host) else (host, "", "")
-    return Url(scheme, host, hostname.removeprefix("[").removesuffix("]"), port, path, _query(query), text)
+    return Url(scheme, host, hostname.removeprefix("[").removesuffix("]"), port, path, query, text)
 
 
 def _host(authority: str) -> str:
@@ -149,29 +151,36 @@ def _host(authority: str) -> str:
     if not valid or _BAD_ESCAPE.search(user) or _BAD_ESCAPE.search(host):
         raise _invalid(authority)
     if "%" in host:
-        if not host.startswith("[") and any(
-            code in host.lower() for code in map("%{:02x}".format, range(0x80))
-        ):
+        if not host.startswith("[") and _ASCII_ESCAPE.search(host):
             raise _invalid(authority)
         return unquote(host)
     return host
 
 
-def _query(query: str) -> dict[object, object]:
+def _query(url: Url) -> dict[object, object]:
     """Return the values of each parameter. A pair that can't be decoded is left out."""
     values: dict[object, list[object]] = {}
-    for pair in query.split("&"):
+    for pair in url.query.split("&"):
         key, _, value = pair.partition("=")
         if pair and ";" not in pair and not _BAD_ESCAPE.search(pair):
             values.setdefault(unquote(key.replace("+", " ")), []).append(unquote(value.replace("+", " ")))
     return dict(values)
 
 
-def _cost(text: Any, *_others: object) -> int:
-    return 10 + footprint(text)
+def _cost(text: str) -> int:
+    return 50 + len(text)
 
 
-def _contained_cost(_network: Network, other: object) -> int:
+def _escaped_path(url: Url) -> str:
+    check_text(len(url.escaped_path))
+    return url.escaped_path
+
+
+def _query_cost(url: Url) -> int:
+    return _QUERY_PAIR * (1 + url.query.count("&")) + len(url.query)
+
+
+def _contained_cost(_network: Network, other: str) -> int:
     return _cost(other)
 
 
@@ -179,7 +188,7 @@ OVERLOADS: tuple[Overload, ...] = (
     function("ip", "string -> IP", _address, _cost),
     function("isIP", "string -> bool", is_valid(_address), _cost),
     function("ip.isCanonical", "string -> bool", lambda text: str(_address(text)) == text, _cost),
-    function("string", "IP -> string", str),
+    function("string", "IP -> string", str, lambda _address: 50),
     method("family", "IP -> int", lambda address: address.version),
     method("isUnspecified", "IP -> bool", lambda address: address.is_unspecified),
     method("isLoopback", "IP -> bool", lambda address: address.is_loopback),
@@ -188,13 +197,13 @@ OVERLOADS: tuple[Overload, ...] = (
     method("isGlobalUnicast", "IP -> bool", _is_global_unicast),
     function("cidr", "string -> CIDR", _network, _cost),
     function("isCIDR", "string -> bool", is_valid(_network), _cost),
-    function("string", "CIDR -> string", _text),
+    function("string", "CIDR -> string", _text, lambda _network: 100),
     method("containsIP", "CIDR, string -> bool", _contains_address, _contained_cost),
-    method("containsIP", "CIDR, IP -> bool", _contains_address, _contained_cost),
+    method("containsIP", "CIDR, IP -> bool", _contains_address),
     method("containsCIDR", "CIDR, string -> bool", _contains_network, _contained_cost),
-    method("containsCIDR", "CIDR, CIDR -> bool", _contains_network, _contained_cost),
+    method("containsCIDR", "CIDR, CIDR -> bool", _contains_network),
     method("ip", "CIDR -> IP", _bare),
-    method("masked", "CIDR -> CIDR", lambda network: ip_interface(network.network)),
+    method("masked", "CIDR -> CIDR", lambda network: ip_interface(network.network), lambda _network: 200),
     method("prefixLength", "CIDR -> int", lambda network: network.network.prefixlen),
     function("url", "string -> URL", _url, _cost),
     function("isURL", "string -> bool", is_url, _cost),
@@ -202,6 +211,6 @@ OVERLOADS: tuple[Overload, ...] = (
     method("getHost", "URL -> string", lambda url: url.host),
     method("getHostname", "URL -> string", lambda url: url.hostname),
     method("getPort", "URL -> string", lambda url: url.port),
-    method("getEscapedPath", "URL -> string", lambda url: url.escaped_path),
-    method("getQuery", "URL -> map(string, list(string))", lambda url: url.query),
+    method("getEscapedPath", "URL -> string", _escaped_path),
+    method("getQuery", "URL -> map(string, list(string))", _query, _query_cost),
 )

@@ -5,7 +5,9 @@ from typing import Any
 from tidelock.cel.errors import EvaluationError
 from tidelock.cel.functions import Overload, function, method
 from tidelock.cel.libraries.formatting import format_cost, format_string
-from tidelock.cel.values import footprint
+from tidelock.cel.limits import check_text, joined
+from tidelock.cel.operators import search_cost
+from tidelock.cel.values import ELEMENT, MAX_COST, footprint
 
 _WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"  # noqa: E501
 _UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -59,8 +61,12 @@ def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
 
 
 def _replace_cost(text: str, old: str, new: str, limit: int = -1) -> int:
-    del limit  # the cost is that without one
-    return footprint(text) + footprint(old) + text.count(old) * len(new) // 10
+    if (cost := search_cost(text, old)) > MAX_COST:
+        return cost
+    count = text.count(old)
+    replaced = count if limit < 0 else min(count, limit)
+    check_text(len(text) + replaced * (len(new) - len(old)))
+    return cost + count * len(new) // 10
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
@@ -74,8 +80,9 @@ def _split(text: str, separator: str, limit: int = -1) -> list[str]:
 
 
 def _split_cost(text: str, separator: str, limit: int = -1) -> int:
-    del separator, limit
-    return 1 + len(text)
+    del limit  # the cost is that without one
+    cost = search_cost(text, separator)
+    return cost if cost > MAX_COST else cost + ELEMENT * (1 + text.count(separator))
 
 
 def _substring(text: str, start: int, end: int | None = None) -> str:
@@ -89,11 +96,17 @@ def _join(parts: list[object], separator: str = "") -> str:
     texts = [each for each in parts if isinstance(each, str)]
     if len(texts) < len(parts):
         raise EvaluationError("join: invalid input")
-    return separator.join(texts)
+    return joined(separator, texts)
 
 
 def _join_cost(parts: list[object], separator: str = "") -> int:
     return footprint(parts) + len(parts) * len(separator) // 10
+
+
+def _quoted(text: str) -> str:
+    quoted = f'"{text.translate(_QUOTED)}"'
+    check_text(len(quoted))
+    return quoted
 
 
 def _whole_cost(text: Any, *_others: object) -> int:
@@ -102,10 +115,10 @@ def _whole_cost(text: Any, *_others: object) -> int:
 
 OVERLOADS: tuple[Overload, ...] = (
     method("charAt", "string, int -> string", _char_at),
-    method("indexOf", "string, string -> int", _index_of, _whole_cost),
-    method("indexOf", "string, string, int -> int", _index_of, _whole_cost),
-    method("lastIndexOf", "string, string -> int", _last_index_of, _whole_cost),
-    method("lastIndexOf", "string, string, int -> int", _last_index_of, _whole_cost),
+    method("indexOf", "string, string -> int", _index_of, search_cost),
+    method("indexOf", "string, string, int -> int", _index_of, search_cost),
+    method("lastIndexOf", "string, string -> int", _last_index_of, search_cost),
+    method("lastIndexOf", "string, string, int -> int", _last_index_of, search_cost),
     method("lowerAscii", "string -> string", lambda text: text.translate(_LOWER), len),
     method("upperAscii", "string -> string", lambda text: text.translate(_UPPER), len),
     method("replace", "string, string, string -> string", _replace, _replace_cost),
@@ -118,5 +131,5 @@ OVERLOADS: tuple[Overload, ...] = (
     method("join", "list(string) -> string", _join, _join_cost),
     method("join", "list(string), string -> string", _join, _join_cost),
     method("format", "string, list(dyn) -> string", format_string, format_cost),
-    function("strings.quote", "string -> string", lambda text: f'"{text.translate(_QUOTED)}"', len),
+    function("strings.quote", "string -> string", _quoted, len),
 )
