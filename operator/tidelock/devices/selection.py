@@ -23,6 +23,9 @@ _COST_OF_BYTE = 200
 _LONGEST = 10 * 1024
 # Expressions that are kept compiled, and those with results for each slice. A tenant can write any number.
 _MOST_COMPILED = 256
+# The characters of all of these. A compiled expression takes up to some 230 bytes for each, and 1,300 once
+# its regular expressions have run.
+_MOST_CHARACTERS = 64 * 1024
 _MOST_RESULTS = 16
 
 # As in Kubernetes (cel.EnhanceRuntimeError), in fewer characters.
@@ -118,7 +121,7 @@ class DeviceSelection:
             except SelectorError as error:
                 compiled = shortened(str(error))
             self._compiled[expression] = compiled
-            if len(self._compiled) > _MOST_COMPILED:
+            while len(self._compiled) > _MOST_COMPILED or sum(map(len, self._compiled)) > _MOST_CHARACTERS:
                 self._compiled.popitem(last=False)
         else:
             self._compiled.move_to_end(expression)
