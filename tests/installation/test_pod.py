@@ -2,7 +2,6 @@
 
 import pytest
 
-from devcluster.identity import BASE
 from installation.rendering import Charted, Kustomized, Manifest, by_key
 
 _SLOW_START = 48  # seconds before the first line of the log, on a machine with much other load
@@ -19,7 +18,7 @@ def container(objects: list[Manifest]) -> Manifest:
 @pytest.fixture(params=["manifests", "chart"])
 def installed(request: pytest.FixtureRequest, kustomized: Kustomized, charted: Charted) -> Manifest:
     """Return the operator's container as it is installed without any choice."""
-    return container(kustomized.objects(BASE) if request.param == "manifests" else charted.objects({}))
+    return container(kustomized.objects() if request.param == "manifests" else charted.objects({}))
 
 
 def test_a_slow_start_is_not_killed(installed: Manifest) -> None:
