@@ -14,19 +14,20 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from demo.stage import installed, namespace, own_control_plane
+from demo.stage import Stage, installed, namespace, own_control_plane
 from demo.story import CHAPTERS
 from demo.world import NAMESPACE, StepError, World
-from devcluster import Cluster, DevClusterError, WaitTimeoutError, attach, attached, kind
+from devcluster import DevClusterError, WaitTimeoutError, attach, attached, kind
 from devcluster.provider import VARIABLE, Provider, choose
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
 
 
-async def run(cluster: Cluster, workers: list[str]) -> None:
+async def run(stage: Stage) -> None:
     """Run all chapters. Raises StepError at the first claim that does not hold."""
+    cluster, workers, image = stage
     async with KubeClient(load_connection(cluster.kubeconfig), user_agent="tidelock-demo") as client:
-        world = World(cluster, client, workers)
+        world = World(cluster, client, workers, image)
         await world.prepare()
         print("\nThree workers:")
         await world.show()
@@ -35,7 +36,7 @@ async def run(cluster: Cluster, workers: list[str]) -> None:
             await chapter(world, workers)
 
 
-def _stage(folder: Path, *, kubelets: bool) -> AbstractContextManager[tuple[Cluster, list[str]]]:
+def _stage(folder: Path, *, kubelets: bool) -> AbstractContextManager[Stage]:
     if kubelets:
         return own_control_plane(folder, kubelets=True)
     if (cluster := attached()) is not None:
@@ -59,10 +60,10 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="tidelock-demo-") as folder:
         try:
             with (
-                _stage(Path(folder), kubelets=options.kubelets) as (cluster, workers),
-                namespace(cluster, NAMESPACE),
+                _stage(Path(folder), kubelets=options.kubelets) as stage,
+                namespace(stage.cluster, NAMESPACE),
             ):
-                asyncio.run(run(cluster, workers))
+                asyncio.run(run(stage))
         except (StepError, DevClusterError, WaitTimeoutError) as error:
             print(f"\nFAILED: {error}", file=sys.stderr)
             return 1

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from demo.operator import running_operator
 from devcluster import (
@@ -22,8 +22,16 @@ _PATIENCE_SECONDS = 90
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+class Stage(NamedTuple):
+    """A cluster with the story's three workers, and an image with `sleep` that its nodes can run."""
+
+    cluster: Cluster
+    workers: list[str]
+    image: str = "busybox"
+
+
 @contextmanager
-def own_control_plane(folder: Path, *, kubelets: bool = False) -> Iterator[tuple[Cluster, list[str]]]:
+def own_control_plane(folder: Path, *, kubelets: bool = False) -> Iterator[Stage]:
     """Start a new control plane, with the operator as a process of this machine.
 
     The workers have real kubelets, or kwok simulates them.
@@ -38,16 +46,19 @@ def own_control_plane(folder: Path, *, kubelets: bool = False) -> Iterator[tuple
                 add_kwok_node(cluster, worker)
         identity = operator_kubeconfig(cluster, folder)
         stack.enter_context(running_operator(identity, folder / "operator.log"))
-        yield cluster, list(WORKERS)
+        yield Stage(cluster, list(WORKERS))
 
 
 @contextmanager
-def installed(cluster: Cluster) -> Iterator[tuple[Cluster, list[str]]]:
-    """Use a cluster in which Tidelock is installed, with three of its workers."""
-    where = f"--namespace={SYSTEM_NAMESPACE}"
-    available = "--for=condition=Available"
-    cluster.kubectl("wait", "deployment/tidelock", where, available, f"--timeout={_PATIENCE_SECONDS}s")
-    yield cluster, ready_workers(cluster)
+def installed(cluster: Cluster) -> Iterator[Stage]:
+    """Use a cluster in which Tidelock is installed, with three of its workers.
+
+    The story's pods run the operator's image, as the nodes may reach no registry.
+    """
+    operator = ("deployment/tidelock", f"--namespace={SYSTEM_NAMESPACE}")
+    cluster.kubectl("wait", *operator, "--for=condition=Available", f"--timeout={_PATIENCE_SECONDS}s")
+    image = cluster.kubectl("get", *operator, "--output=jsonpath={.spec.template.spec.containers[0].image}")
+    yield Stage(cluster, ready_workers(cluster), image)
 
 
 def ready_workers(cluster: Cluster) -> list[str]:

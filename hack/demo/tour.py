@@ -194,12 +194,9 @@ def main() -> int:
     check: bool = parser.parse_args().check
     with (
         tempfile.TemporaryDirectory(prefix="tidelock-tour-") as folder,
-        own_control_plane(Path(folder)) as (
-            cluster,
-            _,
-        ),
+        own_control_plane(Path(folder)) as stage,
     ):
-        tour = Tour(cluster, Path(folder))
+        tour = Tour(stage.cluster, Path(folder))
         run_chapters(tour)
         page = _PAGE.read_text(encoding="utf-8")
         if check:

@@ -33,10 +33,11 @@ class StepError(AssertionError):
 class World:
     """A cluster, with the helpers of the story. Its pods and reservations fit the workers alone."""
 
-    def __init__(self, cluster: Cluster, client: KubeClient, workers: Sequence[str]) -> None:
+    def __init__(self, cluster: Cluster, client: KubeClient, workers: Sequence[str], image: str) -> None:
         self.cluster = cluster
         self._client = client
         self._workers = workers
+        self._image = image
         self._core = _MILLI
 
     async def prepare(self) -> None:
@@ -82,7 +83,7 @@ class World:
         """
         container = {
             "name": "main",
-            "image": "busybox",
+            "image": self._image,
             "command": ["sleep", "1h"],
             "resources": {"requests": {"cpu": cpu}},
         }

@@ -10,7 +10,7 @@ import pytest
 
 from demo.__main__ import run as story
 from demo.operator import running_operator
-from demo.stage import namespace, ready_workers
+from demo.stage import Stage, namespace, ready_workers
 from demo.story import CHAPTERS
 from demo.world import NAMESPACE
 from devcluster import add_kwok_node, start_cluster
@@ -56,7 +56,7 @@ def test_the_story_holds_on_workers_of_any_size_with_other_nodes_beside_them(tmp
             running_operator(operator_kubeconfig(cluster, tmp_path), tmp_path / "operator.log")
         )
         stack.enter_context(namespace(cluster, NAMESPACE))
-        asyncio.run(story(cluster, workers))
+        asyncio.run(story(Stage(cluster, workers)))
 
 
 def test_the_screens_of_the_plugin_are_those_of_its_page() -> None:

@@ -67,6 +67,13 @@ def test_a_cluster_with_too_few_workers_is_an_error_that_names_them(monkeypatch:
         stage.ready_workers(Scripted(listed(*OTHERS, node("w1"))))
 
 
+def test_the_pods_of_an_installed_cluster_run_the_image_of_the_operator() -> None:
+    """Regression: they pulled an image from a registry, which nodes without a way to it do for minutes."""
+    nodes = listed(node("w1"), node("w2"), node("w3"))
+    with stage.installed(Scripted("", "tidelock:0.1.0", nodes)) as found:
+        assert (found.workers, found.image) == (["w1", "w2", "w3"], "tidelock:0.1.0")
+
+
 def test_a_namespace_that_an_earlier_run_is_deleting_is_gone_first() -> None:
     cluster = Scripted("Terminating", "")
     with stage.namespace(cluster, "demo"):
