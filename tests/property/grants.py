@@ -73,7 +73,7 @@ class GrantObserver:
         assert expected == wanted <= most, (entry.key, expected, wanted, most)
 
     def _granted(self, process: Process, entry: ReservationInfo) -> list[ReservePod]:
-        """Return the pods that may have been placed last. An answer to a creation is for its first version."""
+        """Return the pods that may have been placed last: that of an answer is the first version."""
         if entry.uid not in self._known:
             first = process.api.reservations.versions[entry.uid][0].pod
             assert first is not None, entry.key

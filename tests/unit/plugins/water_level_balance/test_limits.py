@@ -177,7 +177,8 @@ def test_a_resize_that_waits_adds_no_expected_use(small: Json, large: Json, *, r
     scene = Scene(measured())
     plugin = WaterLevelBalance(scene.handle, LIMITS)
     assert scene.judging(plugin, POD).fitting == {"node-a"}  # expected use is followed from here on
-    entry = scene.reservation("lock", **{"resources": None} | small)
+    asked: Json = {"resources": None} | small
+    entry = scene.reservation("lock", **asked)
     edited: Json = {"generation": 2, "version": 2, "resources": None} | large
     scene.ledger.upsert(reservation("lock", **edited), NOW)
     if restarts:
