@@ -203,7 +203,7 @@ class OperatorInstance:
                 decode,
                 sink,
                 rng=rng,
-                on_listed=sink.listed if isinstance(sink, ObjectEventHandler) else lambda _version: None,
+                on_listed=sink.listed if isinstance(sink, ObjectEventHandler) else lambda _version: (),
                 settings=_WATCHES,
             )
             for resource, decode, sink in sources

@@ -12,12 +12,14 @@ Pure: time is a parameter.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from tidelock.binders.claim_check import ClaimCheck
 from tidelock.cluster.columns import Amounts, Rows
+from tidelock.cluster.rollback import undone_on_failure
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, Mask
 from tidelock.framework.cyclestate import CycleState
@@ -110,11 +112,18 @@ class AdmissionCheck:
         refusal = self._diagnosis(pod, node_name)
         if refusal or dry_run:
             return refusal
-        self._decider.queue.remove(pod.uid)
+        queued = self._decider.queue.get(pod.uid)
+        with self._ledger.recovery.undone(now), undone_on_failure() as undo:
+            if queued is not None:
+                undo(partial(self._decider.queue.upsert, queued.pod, now))
+                self._decider.queue.remove(pod.uid)
+            # The pod is forgotten first, so its reservations get the capacity back.
+            undo(partial(self._ledger.claims.unclaim, pod.uid, now))
+            undo(partial(self._cache.forget, pod.uid))
+            self._cache.assume(pod, node_name, now)
+            self._ledger.claims.claim(pod, node_name, now)
+            self._admitted[pod.uid] = _Admitted(pod, node_name, self._steady.at(now) + UNSEEN_SECONDS)
         self._choosing.pop(pod.uid, None)
-        self._cache.assume(pod, node_name, now)
-        self._ledger.claims.claim(pod, node_name, now)
-        self._admitted[pod.uid] = _Admitted(pod, node_name, self._steady.at(now) + UNSEEN_SECONDS)
         return ""
 
     def knows(self, uid: str) -> bool:
@@ -125,16 +134,20 @@ class AdmissionCheck:
     def seen(self, pod: Pod, now: float) -> None:
         """Note that a pod has been seen bound, which ends the reservations that it has claimed."""
         self._choosing.pop(pod.uid, None)
-        if self._admitted.pop(pod.uid, None) is not None:
-            self._ledger.claims.owner_bound(pod, pod.node_name, now)
+        if pod.uid in self._admitted:
+            with self._ledger.recovery.undone(now):
+                self._ledger.claims.owner_bound(pod, pod.node_name, now)
+            del self._admitted[pod.uid]
 
     def gone(self, uid: str, now: float) -> None:
         """Note that a pod is gone, which restores the reservations that it has claimed."""
         self._choosing.pop(uid, None)
-        if (admitted := self._admitted.pop(uid, None)) is not None:
-            self._cache.forget(uid)
-            self._ledger.claims.unclaim(uid, now)
-            self._ledger.placement.settle_unseen(admitted.node_name, now)
+        if (admitted := self._admitted.get(uid)) is not None:
+            with self._ledger.recovery.undone(now):
+                self._cache.forget(uid)
+                self._ledger.claims.unclaim(uid, now)
+                self._ledger.placement.settle_unseen(admitted.node_name, now)
+            del self._admitted[uid]
 
     def lapse(self, now: float) -> bool:
         """Forget admitted bindings and allocations that never appeared. Return whether there were any."""
@@ -144,10 +157,13 @@ class AdmissionCheck:
         lapsed = [each for each in self._admitted.values() if each.until <= at]
         for each in lapsed:
             pod = each.pod
-            self.gone(pod.uid, now)
-            self._decider.queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, each.node_name), None, now)
-            if not pod.node_name:
-                self._decider.queue.upsert(pod, now)
+            with self._ledger.recovery.isolated("bindings", "Pod", pod.meta, now) as attempt:
+                self.gone(pod.uid, now)
+                self._decider.queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, each.node_name), None, now)
+                if not pod.node_name:
+                    self._decider.queue.upsert(pod, now)
+            if pod.uid in self._admitted:
+                self._admitted[pod.uid] = replace(each, until=at + attempt.pause)
         unseen = self.claims.lapse(now)
         for claim in unseen:
             self._decider.queue.notify(RESOURCE_CLAIM_DELETE, claim, None, now)

@@ -67,8 +67,8 @@ class AssumeCache(Generic[T, V]):
     def make(self, key: Key, value: V, pod_uid: str) -> None:
         """Assume a value for a pod. Several pods may have the same one."""
         if key not in self._updates:
+            self._count(key, value, 1)  # first, so an assumption that can't be counted is none
             self._updates[key] = _AssumedUpdate(value)
-            self._count(key, value, 1)
         self._updates[key].pods.add(pod_uid)
 
     def wrote(self, key: Key, version: int) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from tidelock.cluster.arrays import Counts
 from tidelock.cluster.columns import Columns
 from tidelock.cluster.index.images import Images
-from tidelock.cluster.index.pod_counts import PodCountQuery
+from tidelock.cluster.index.pod_counts import PodCountQuery, PodCounts
 from tidelock.cluster.node_totals import NodeTotals
 from tidelock.cluster.nominator import Nominator
 from tidelock.cluster.placed import Placed, PodMove
@@ -74,6 +74,7 @@ class Cache:
         self.reserve_pods = ReservePods(columns, self.affinity_terms, self.ports)
         self._listeners: list[PodMove] = []
         self._observers: list[CacheObserver] = []
+        self._followers: list[PodMove] = [_follower(self.pod_counts)]
         self._parts: tuple[PodMove, ...] = (self._list, self._follow, *totals.parts, self._notify_listeners)
 
     def snapshot(self) -> Snapshot:
@@ -92,6 +93,7 @@ class Cache:
     def add_observer(self, observer: CacheObserver) -> None:
         """Pass all nodes and pods to an observer, and then all changes."""
         self._observers.append(observer)
+        self._followers.append(_follower(observer))
         for row, node in enumerate(self.columns.nodes):
             observer.put_node(row, None, node)
         for placed in self._placed.values():
@@ -132,8 +134,9 @@ class Cache:
         known = self.columns.row_of.get(node.name)
         old = None if known is None else self.columns.nodes[known]
         with undone_on_failure() as undo:
-            row = self.columns.put(node)
+            # First, as a node that is known in part would never get its pods.
             undo(lambda: self.columns.drop(node.name) if old is None else self.columns.put(old))
+            row = self.columns.put(node)
             self.images.put(old, node, row)
             undo(lambda: self.images.drop(node, row) if old is None else self.images.put(node, old, row))
             for observer in self._observers:
@@ -230,42 +233,35 @@ class Cache:
         if sign > 0:
             self._note(placed)
             return
-        uid, namespace = placed.pod.uid, placed.pod.meta.namespace
+        uid, key = placed.pod.uid, placed.pod.key
+        namespace = key.namespace
         self._changes += 1
         self._changed_at[placed.node_name] = self._changes
         del self._placed[uid]
         del self._on_node[placed.node_name][uid]
         del self._in_namespace[namespace][uid]
-        if (named := self._by_key.get(placed.pod.key)) is not None and named.pod.uid == uid:
-            del self._by_key[placed.pod.key]
+        if (named := self._by_key.get(key)) is not None and named.pod.uid == uid:
+            del self._by_key[key]
         if not self._in_namespace[namespace]:
             del self._in_namespace[namespace]
         if not self._on_node[placed.node_name]:
             del self._on_node[placed.node_name]
 
     def _note(self, placed: Placed) -> None:
-        uid = placed.pod.uid
+        uid, key = placed.pod.uid, placed.pod.key
         self._changes += 1
         self._changed_at[placed.node_name] = self._changes
         self._placed[uid] = placed
         self._on_node[placed.node_name][uid] = placed
-        self._in_namespace[placed.pod.meta.namespace][uid] = placed
-        self._by_key[placed.pod.key] = placed
+        self._in_namespace[key.namespace][uid] = placed
+        self._by_key[key] = placed
 
     def _follow(self, placed: Placed, sign: int) -> None:
         """Pass a pod on to everything that knows pods and not only their totals."""
-        if sign > 0:
-            self.pod_counts.place(placed)
-            for observer in self._observers:
-                observer.place(placed)
-        else:
-            self.pod_counts.displace(placed)
-            for observer in self._observers:
-                observer.displace(placed)
+        apply_all(self._followers, placed, sign)
 
     def _notify_listeners(self, placed: Placed, sign: int) -> None:
-        for listener in self._listeners:
-            listener(placed, sign)
+        apply_all(self._listeners, placed, sign)
 
     def _count_node(self, name: str, sign: int, undo: Callable[[Callable[[], object]], None]) -> None:
         """Add the pods and reserve pods of a node to its totals, or subtract them."""
@@ -274,6 +270,11 @@ class Cache:
             apply_all(parts, placed, sign)
             undo(partial(apply_all, parts, placed, -sign))
         self.reserve_pods.count_node(name, sign)
+
+
+def _follower(observer: CacheObserver | PodCounts) -> PodMove:
+    """Return a function that passes a pod on to an observer, as one that came (sign 1) or left (-1)."""
+    return lambda placed, sign: observer.place(placed) if sign > 0 else observer.displace(placed)
 
 
 def _put_back(observer: CacheObserver, row: int, node: Node, old: Node | None) -> None:

@@ -2,9 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from tidelock.model.meta import Key, ObjectMeta
+from tidelock.cluster.rollback import undone_on_failure
+from tidelock.model.meta import ObjectMeta
 
 
 class Named(Protocol):
@@ -18,7 +20,7 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 ObjectChange = Callable[[T | None, T | None], None]
-"""Called with an object before and after a change, each of which may be None."""
+"""Called with an object before and after a change, each of which may be None. The reverse call undoes it."""
 
 
 class Lister(Generic[T]):
@@ -55,26 +57,40 @@ class Lister(Generic[T]):
         self._listeners.append(listener)
 
     def upsert(self, old: T | None, new: T) -> T | None:
-        """Take over an object's newest version. Return it as decisions saw it before."""
-        self._objects[new.meta.namespace][new.meta.name] = new
-        self._changed(old, new)
-        return old
+        """Take over an object's newest version. Return the known version of that name."""
+        del old  # the caller knows nothing of a change that was undone
+        known = self.get(new.meta.name, new.meta.namespace)
+        self._change(known, new)
+        return known
 
     def remove(self, last: T) -> T:
-        """Forget an object. Return it as decisions saw it before."""
-        key: Key = last.meta.key
-        self._objects[key.namespace].pop(key.name, None)
-        if not self._objects[key.namespace]:
-            del self._objects[key.namespace]
-        self._changed(last, None)
-        return last
+        """Forget an object, unless another one has its name. Return it as decisions saw it before."""
+        known = self.get(last.meta.name, last.meta.namespace)
+        if known is None or known.meta.uid != last.meta.uid:
+            return last
+        self._change(known, None)
+        return known
 
     def gone_by(self, version: int) -> Iterable[T]:
         """Return objects that a list of this version did not have and that no event has shown either."""
         del version
         return ()
 
-    def _changed(self, old: T | None, new: T | None) -> None:
+    def _change(self, old: T | None, new: T | None) -> None:
+        """Replace an object. If a listener fails, the listeners before it and the object are as before."""
         self.version += 1
-        for listener in self._listeners:
-            listener(old, new)
+        with undone_on_failure() as undo:
+            self._put(old, new)
+            undo(partial(self._put, new, old))
+            for listener in self._listeners:
+                listener(old, new)
+                undo(partial(listener, new, old))
+
+    def _put(self, old: T | None, new: T | None) -> None:
+        if new is not None:
+            self._objects[new.meta.namespace][new.meta.name] = new
+        elif old is not None:
+            namespace = old.meta.namespace
+            del self._objects[namespace][old.meta.name]
+            if not self._objects[namespace]:
+                del self._objects[namespace]

@@ -12,7 +12,7 @@ shows whether an event is new or repeated, even for an object that has been remo
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -70,7 +70,10 @@ class EventHandler(Protocol[_T_contra]):
         """Process a new object (`old` is None), or a new state of the object with the same uid."""
 
     def remove(self, last: _T_contra) -> None:
-        """Forget an object. `last` is its state as delivered before."""
+        """Forget an object. `last` is its state as delivered before.
+
+        After a failure it comes again, perhaps when another object has the name already. That one stays.
+        """
 
     def synced(self) -> None:
         """Note that a complete list has been delivered: the copy is as new as that list."""
@@ -144,7 +147,7 @@ class Reflector(Generic[_T]):
         advice: sentences for the log by the type of an error, in addition to those for Tidelock's own kinds.
         on_faults: called with each object if its faults have changed.
         on_failure: takes the exceptions of the sink; by default they end `run`.
-        on_listed: called after each complete list with its resource version.
+        on_listed: called after each complete list with its resource version. Returns objects to remove, too.
         unusable: returns the replacement of an object for which the sink failed.
         settings: times and sizes.
         clock: monotonic seconds.
@@ -179,7 +182,7 @@ class Reflector(Generic[_T]):
         advice: Mapping[type[ApiError], str] = MappingProxyType({}),
         on_faults: Callable[[ApiResource, ObjectMeta], None] = lambda _resource, _meta: None,
         on_failure: Failures = _raise,
-        on_listed: Callable[[int], None] = lambda _version: None,
+        on_listed: Callable[[int], Iterable[_T]] = lambda _version: (),
         unusable: Callable[[_T, str], _T | None] = lambda _object, _problem: None,
         settings: WatchSettings = WatchSettings(),
         clock: Callable[[], float] = time.monotonic,
@@ -261,14 +264,19 @@ class Reflector(Generic[_T]):
         self.relists += 1
         logger.info("listed", extra=self._fields(objects=len(present), version=self._version))
         self._end_list(present)
-        self._on_listed(self._version)
+        for gone in self._on_listed(self._version):
+            self._report_removed(gone)
 
     def _end_list(self, present: Collection[Key]) -> None:
         """Remove the objects that are gone, after all present ones have been delivered."""
         for key in [key for key in (*self._store, *self.faulty) if key not in present]:
             self._remove(key)
-        self._sink.synced()
-        self.synced.set()
+        with self._try("list", ObjectMeta("")) as attempt:
+            self._sink.synced()
+            self.synced.set()
+        if attempt.error is not None:  # all that is known then is present
+            loop = asyncio.get_running_loop()
+            loop.call_later(attempt.pause, lambda: self._end_list({*self._store, *self.faulty}))
 
     async def _fetch_page(self, token: str) -> ListPage:
         # Without a resourceVersion the list is as new as etcd itself, never older than an earlier result.
@@ -423,8 +431,9 @@ class Reflector(Generic[_T]):
             self._report_removed(last)
 
     def _report_removed(self, last: _T) -> None:
-        """Deliver the removal of an object. If that fails, try later unless another one has its name."""
-        if last.meta.key in self._store:
+        """Deliver the removal of an object, again later if that fails, unless it is there again."""
+        known = self._store.get(last.meta.key)
+        if known is not None and not _is_another(last.meta, known.meta):
             return
         with self._try("removal", last.meta) as attempt:
             self._sink.remove(last)

@@ -181,11 +181,11 @@ class Answers:
         the owners of all reservations are known. On an overcommitted node, a grant that no status shows is
         lost first: another leader may have given the capacity to others before the object was stored.
         """
-        found = [
-            (answer, entry.reservation)
-            for entry in self._records.entries.values()
-            if (answer := self.keys.read(entry.reservation.meta)) is not None
-        ]
+        found = []
+        for reservation in [entry.reservation for entry in self._records.entries.values()]:
+            with self._recovery.isolated("answer", "Reservation", reservation.meta, now):
+                if (answer := self.keys.read(reservation.meta)) is not None:
+                    found.append((answer, reservation))
         spent = {answer.nonce for answer, reservation in found if _repeats(reservation.status, answer.status)}
         for answer, reservation in sorted(found, key=lambda each: _age(each[1])):
             entry = self._records.entries[reservation.key]

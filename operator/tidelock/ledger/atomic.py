@@ -29,11 +29,7 @@ def atomic(change: Callable[Concatenate[C, P], R]) -> Callable[Concatenate[C, P]
 
     @wraps(change)
     def complete(self: C, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.ledger.recovery.checkpoint()
-        try:
+        with self.ledger.recovery.undone(self.time()):
             return change(self, *args, **kwargs)
-        except Exception:
-            self.ledger.recovery.recover(self.time())
-            raise
 
     return complete

@@ -137,6 +137,7 @@ class Records:
 
     def drop(self, entry: ReservationInfo) -> None:
         """Forget a reservation that is gone."""
+        self.in_change[entry.key] = entry
         if entry.phase not in SETTLED and not entry.unseen:
             self.effects.ended.append(entry)
         self.effects.statuses.pop(entry.key, None)
@@ -144,3 +145,4 @@ class Records:
         del self.entries[entry.key]
         for index in self.indexes:
             index.remove(entry)
+        self.in_change.pop(entry.key, None)

@@ -121,6 +121,16 @@ class Recovery:
                 self._records.in_change[suspect.key] = suspect
             self.recover(now)
 
+    @contextmanager
+    def undone(self, now: float) -> Iterator[None]:
+        """Rebuild the records that a step was changing when it raises, and let the exception pass."""
+        self.checkpoint()
+        try:
+            yield
+        except Exception:
+            self.recover(now)
+            raise
+
     def run_due(self, entry: ReservationInfo, now: float, work: Callable[[], object]) -> None:
         """Do work that is due for a reservation. If it fails, the record is rebuilt and due again later."""
         with self.isolated("due", "Reservation", entry.reservation.meta, now, entry) as attempt:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, encode, node, pod, pod_json
+from isolating import Isolating
 from tidelock.binders.admission_check import (
     CHOOSING_SECONDS,
     UNSEEN_SECONDS,
@@ -14,9 +15,11 @@ from tidelock.binders.admission_check import (
 from tidelock.binders.unbound_pods import UnboundPods
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
+from tidelock.model.failures import OnFailure, raise_failure
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, Pod, decode_pod
+from unit.scheduler.failing import planted
 from unit.scheduler.machinery import Core
 
 OTHER = "default-scheduler"
@@ -29,8 +32,8 @@ def foreign(name: str, cpu: str = "1", **fields: Any) -> Pod:
 class Scene(Core):
     """A cluster with an admission check, which sees all pods first."""
 
-    def __init__(self, **cpu_of: str) -> None:
-        super().__init__(*(node(name, cpu=cpu) for name, cpu in cpu_of.items()))
+    def __init__(self, *, on_failure: OnFailure = raise_failure, **cpu_of: str) -> None:
+        super().__init__(*(node(name, cpu=cpu) for name, cpu in cpu_of.items()), on_failure=on_failure)
         self.check = AdmissionCheck(self.decider)
         self.unbound_pods = UnboundPods(self.event_handlers.pods, self.check, self.clock)
 
@@ -352,3 +355,57 @@ def test_an_admitted_binding_lapses_in_time_although_the_clock_is_set_back() -> 
     assert not scene.check.lapse(scene.clock.now())
     scene.clock.advance(UNSEEN_SECONDS)
     assert scene.check.lapse(scene.clock.now())
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        ("cache.assume", "web-0"),
+        ("ledger.claims.claim", "web-0"),
+        ("ledger.holdings.pass_on", "lock"),
+        ("ledger.records.step", "lock"),
+    ],
+)
+def test_an_admission_that_fails_leaves_everything_as_it_was(step: str, name: str) -> None:
+    """The pod counted for ever, its reservation was Active and held nothing, and a retry claimed nothing."""
+    scene = Scene(a="4")
+    entry = scene.held("lock", resources={"cpu": "3"}, owner="web-0")
+    scene.store()
+    owner = pod("web-0", requests={"cpu": "3"})
+    scene.add(owner)
+
+    with planted(scene, step, name=name, times=1) as failed, pytest.raises(LookupError):
+        scene.admit(owner)
+    assert failed
+    assert scene.cache.get(owner.uid) is None
+    assert (scene.used("a"), scene.reserved("a")) == (0, 3000)
+    assert scene.queue.get(owner.uid) is not None
+    entry = scene.ledger.entries[entry.key]
+    assert (entry.phase, entry.held["cpu"]) == (Phase.ACTIVE, 3000)
+    assert not scene.ledger.claims.in_flight
+
+    assert scene.admit(owner) == ""
+    assert (scene.used("a"), scene.reserved("a")) == (3000, 0)
+    assert scene.ledger.entries[entry.key].phase is Phase.BOUND
+    scene.arrive(bound(owner))
+    assert entry.key not in scene.ledger.entries or scene.ledger.entries[entry.key].phase is Phase.CONSUMED
+
+
+def test_an_admitted_binding_whose_end_fails_ends_later_and_affects_no_other() -> None:
+    """One fault ended the loop over the bindings that lapsed, and the reservation stayed Bound for ever."""
+    isolation = Isolating()
+    isolation.pause = 10.0
+    scene = Scene(a="8", on_failure=isolation.failed)
+    entries = [scene.held(f"lock-{number}", owner=f"web-{number}") for number in range(2)]
+    for number in range(2):
+        scene.store(f"lock-{number}")
+        assert scene.admit(foreign(f"web-{number}")) == ""
+    scene.clock.advance(UNSEEN_SECONDS)
+    with planted(scene.ledger, "claims.resolve_claim", name="web-0", times=1):
+        assert scene.check.lapse(scene.clock.now())
+    assert isolation.faults == ["bindings shop/web-0: planted in claims.resolve_claim"]
+    scene.clock.advance(10)
+    scene.check.lapse(scene.clock.now())
+    assert (scene.used("a"), scene.reserved("a")) == (0, 2000)
+    assert {scene.ledger.entries[each.key].phase for each in entries} == {Phase.ACTIVE}
+    assert not scene.ledger.claims.in_flight

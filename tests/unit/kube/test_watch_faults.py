@@ -182,3 +182,64 @@ def test_the_replacement_of_an_object_is_marked_as_unusable() -> None:
     lock = unusable(reservation(), "a bug")
     assert (lock.pod, lock.spec, lock.problem, lock.failure) == (None, None, "a bug", "a bug")
     assert unusable("anything else", "a bug") is None
+
+
+async def test_a_failed_removal_is_delivered_although_another_object_has_the_name(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """A pod's capacity was lost until a restart: its removal failed once, and its name came again."""
+    server.replays(
+        page(pod("bad", 1, uid="old"), version=1),
+        watch(event("DELETED", pod("bad", 2, uid="old")), event("ADDED", pod("bad", 3, uid="new"))),
+    )
+    sink, failures = Failing(times=0, removals=2), Failures()
+    follower = Follower(client, server, sink, on_failure=failures)
+    await settled(follower)
+    assert failures.told == ["removal pods shop/bad: KeyError"] * 2
+    assert sink.lines == ["+bad@1", "synced", "+bad@3", "-bad@1"]
+    assert follower.reflector.store[Key("shop", "bad")].meta.uid == "new"
+
+
+async def test_a_removal_is_not_delivered_after_the_same_object_was_seen_again(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.replays(
+        page(pod("bad", 1), version=1),
+        watch(event("DELETED", pod("bad", 2)), event("ADDED", pod("bad", 3))),
+    )
+    sink = Failing(times=0, removals=1)
+    await settled(Follower(client, server, sink, on_failure=Failures()))
+    assert sink.lines == ["+bad@1", "synced", "+bad@3"]
+
+
+async def test_an_event_handler_that_fails_after_the_list_gets_its_end_again(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """The exception ended the process, and each later one at the same place."""
+    server.replays(page(pod("a", 1), version=1), watch(event("ADDED", pod("b", 2))))
+    sink, failures = Journal(), Failures()
+    synced, errors = sink.synced, [KeyError("a bug in the sink")]
+
+    def fail_once() -> None:
+        if errors:
+            raise errors.pop()
+        synced()
+
+    sink.synced = fail_once  # type: ignore[method-assign]
+    follower = Follower(client, server, sink, on_failure=failures)
+    await settled(follower)
+    assert failures.told == ["list pods : KeyError"]
+    assert sorted(sink.lines) == ["+a@1", "+b@2", "synced"]
+    assert follower.reflector.synced.is_set()
+
+
+async def test_an_object_that_only_a_list_shows_as_gone_is_removed_again_later(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    server.replays(page(version=1), watch())
+    sink, failures = Failing(removals=1), Failures()
+    gone = [Thing(ObjectMeta("bad", "shop", "uid-bad", "0")), Thing(ObjectMeta("good", "shop", "uid", "0"))]
+    follower = Follower(client, server, sink, on_failure=failures, on_listed=lambda _version: gone)
+    await settled(follower)
+    assert failures.told == ["removal pods shop/bad: KeyError"]
+    assert sorted(sink.lines) == ["-bad@0", "-good@0", "synced"]

@@ -49,9 +49,12 @@ async def test_an_empty_collection_is_synced(client: KubeClient, server: Scripte
 async def test_the_version_of_a_list_is_told_after_it(client: KubeClient, server: ScriptedServer) -> None:
     server.replays(page(pod("a", 3), version=12), watch(EXPIRED), page(version=20))
     journal = Journal()
-    told = {"on_listed": lambda version: journal.lines.append(f"listed {version}")}
 
-    await Follower(client, server, journal, **told).until_script_ends()
+    def listed(version: int) -> tuple[()]:
+        journal.lines.append(f"listed {version}")
+        return ()
+
+    await Follower(client, server, journal, on_listed=listed).until_script_ends()
     assert journal.lines == ["+a@3", "synced", "listed 12", "-a@3", "synced", "listed 20"]
 
 

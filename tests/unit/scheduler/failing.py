@@ -8,6 +8,7 @@ from typing import Any
 from builders import NAMESPACE, encode, reservation_json
 from isolating import Isolating
 from tidelock.kube.client import RESERVATIONS
+from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
@@ -86,6 +87,10 @@ def planted(owner: Any, path: str, *, name: str = "bad", times: int = 10**6) -> 
 
 
 def _name_of(argument: Any) -> str:
+    if isinstance(argument, str):
+        return argument
     if isinstance(argument, ReservationInfo):
         return argument.key.name
+    if isinstance(argument, Claim):
+        return argument.pod.meta.name
     return str(getattr(getattr(argument, "meta", None), "name", ""))

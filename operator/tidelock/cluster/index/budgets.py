@@ -25,21 +25,7 @@ class Budgets(Lister[PodDisruptionBudget]):
         super().__init__()
         self._placed: defaultdict[_Place, dict[Key, tuple[PodDisruptionBudget, int]]] = defaultdict(dict)
         self._places: dict[Key, list[_Place]] = {}
-
-    def upsert(self, old: PodDisruptionBudget | None, new: PodDisruptionBudget) -> PodDisruptionBudget | None:
-        """Take over a budget's newest version."""
-        key = new.meta.key
-        self._take_out(key)
-        places = self._places[key] = min(_choices(new), key=self._count)
-        size = 1 + (new.spec.selector.size if new.spec.selector is not None else 0)
-        for place in places:
-            self._placed[place][key] = new, size
-        return super().upsert(old, new)
-
-    def remove(self, last: PodDisruptionBudget) -> PodDisruptionBudget:
-        """Forget a budget."""
-        self._take_out(last.meta.key)
-        return super().remove(last)
+        self.on_change(self._place)
 
     def about(self, pod: Pod) -> list[PodDisruptionBudget] | None:
         """Return the budgets that may select a pod, or None if the comparison would cost too much."""
@@ -51,6 +37,17 @@ class Budgets(Lister[PodDisruptionBudget]):
                 if size > _MOST_COMPARED:
                     return None
         return found
+
+    def _place(self, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
+        if old is not None:
+            self._take_out(old.meta.key)
+        if new is None:
+            return
+        key = new.meta.key
+        places = self._places[key] = min(_choices(new), key=self._count)
+        size = 1 + (new.spec.selector.size if new.spec.selector is not None else 0)
+        for place in places:
+            self._placed[place][key] = new, size
 
     def _count(self, places: list[_Place]) -> int:
         """Count the budgets that are where another may be put."""

@@ -27,16 +27,6 @@ class ResourceSlices(Lister[ResourceSlice]):
         self.pools = ResourcePools()
         self.on_change(self.pools.put)
 
-    def upsert(self, old: ResourceSlice | None, new: ResourceSlice) -> ResourceSlice | None:
-        """Take over a slice's newest version. The known version counts as the old one."""
-        del old
-        return super().upsert(self.get(new.meta.name), new)
-
-    def remove(self, last: ResourceSlice) -> ResourceSlice:
-        """Forget a slice."""
-        known = self.get(last.meta.name)
-        return last if known is None else super().remove(known)
-
 
 class DeviceClasses(Lister[DeviceClass]):
     """All classes of devices.
@@ -96,10 +86,9 @@ class ResourceClaims(Lister[ResourceClaim]):
         return self._with_device.get(device, ())
 
     def upsert(self, old: ResourceClaim | None, new: ResourceClaim) -> ResourceClaim | None:
-        """Take over a claim's newest version. The known version counts as the old one."""
-        del old
-        known, decided = self.get(new.meta.name, new.meta.namespace), self.in_flight.get(new.key)
-        super().upsert(known, new)
+        """Take over a claim's newest version."""
+        decided = self.in_flight.get(new.key)
+        known = super().upsert(old, new)
         if decided is None or self.in_flight.get(new.key) is not None:
             return known
         return (known or _unseen(new.key)).with_allocation(decided)
@@ -107,10 +96,10 @@ class ResourceClaims(Lister[ResourceClaim]):
     def remove(self, last: ResourceClaim) -> ResourceClaim:
         """Forget a claim."""
         known, decided = self.get(last.meta.name, last.meta.namespace), self.in_flight.get(last.key)
-        if known is not None:
-            super().remove(known)
-        else:
+        if known is None:
             self.in_flight.drop(last.key)
+        elif super().remove(last) is not known:
+            return last  # another one has its name
         return last if decided is None else last.with_allocation(decided)
 
     def gone_by(self, version: int) -> Iterable[ResourceClaim]:

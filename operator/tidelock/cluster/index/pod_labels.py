@@ -73,7 +73,9 @@ class PodLabels:
 
     def displace(self, occupant: LabelledPod) -> None:
         """Forget a pod."""
-        slot = self._slot_of.pop(occupant.pod.uid)
+        slot = self._slot_of.pop(occupant.pod.uid, None)
+        if slot is None:
+            return
         known = self._there[slot]
         self._there[slot] = None
         self._unused.append(slot)

@@ -73,8 +73,10 @@ class RequestGroups:
         self._on_change(new)
 
     def remove(self, last: ReservationGroup) -> None:
-        """Forget a group that is gone."""
-        self._groups.pop(last.key, None)
+        """Forget a group that is gone, unless another one has its name."""
+        known = self._groups.get(last.key)
+        if known is not None and known.meta.uid == last.meta.uid:
+            del self._groups[last.key]
         self._deleted.discard(last.meta.uid)
         self._on_change(last)
 
@@ -154,7 +156,7 @@ class ProvisioningRequestController(ObjectWriter):
         """Take over a request's newest version. Requests of other classes are others' to serve."""
         del old
         if new.class_name != CLASS_NAME or new.meta.deletion_timestamp is not None:
-            self.remove(new)
+            self._drop(new.key)
             return
         known = self._requests.get(new.key)
         if known is not None and known.meta.uid == new.meta.uid and known.meta.version > new.meta.version:
@@ -163,11 +165,16 @@ class ProvisioningRequestController(ObjectWriter):
         self._compare_later(new.key)
 
     def remove(self, last: ProvisioningRequest) -> None:
-        """Forget a request, whose group goes with it."""
-        if self._requests.pop(last.key, None) is not None:
-            self._changed.pop(last.key, None)
-            self._creations.forget(last.key)
-            self._forget(last.key)
+        """Forget a request, whose group goes with it, unless another one has its name."""
+        known = self._requests.get(last.key)
+        if known is not None and known.meta.uid == last.meta.uid:
+            self._drop(last.key)
+
+    def _drop(self, key: Key) -> None:
+        if self._requests.pop(key, None) is not None:
+            self._changed.pop(key, None)
+            self._creations.forget(key)
+            self._forget(key)
 
     def synced(self) -> None:
         """Take note that all requests are known, which changes nothing."""

@@ -60,7 +60,8 @@ class Holdings:
         reserve_pods: where the reserve pods of reservations are counted while their owners are awaited.
         reserved_devices: where the devices of reservations are counted.
         pods_on: returns the pods of a node. `count_pod` notes a change of them.
-        in_change: reservations with a change that has begun and is not complete. `hold` adds and removes one.
+        in_change: reservations with a change that has begun and is not complete. `hold` adds one. Without
+            capacity it stays there until the commit, as a change of the phase must follow.
         renew: called with each reservation that holds other amounts because pods have come or gone.
 
     Attributes:
@@ -130,6 +131,7 @@ class Holdings:
 
         """
         self._lowest = None
+        complete = bool(amounts) and entry.key not in self._in_change
         self._in_change[entry.key] = entry
         self._end_rest(entry)
         came = bool(amounts) and not entry.reserved
@@ -150,7 +152,8 @@ class Holdings:
                 self._columns.freed += 1
             entry.devices = devices
             self.reserved_devices.put(entry.uid, devices)
-        self._in_change.pop(entry.key, None)
+        if complete:
+            self._in_change.pop(entry.key, None)
 
     def pass_on(self, entry: ReservationInfo, used: Resources) -> None:
         """Transfer the part of a reservation that an owner uses to the owner, which is being bound.
@@ -270,8 +273,8 @@ class Holdings:
         """Set the amounts that nothing else may use, beside a `rest` that is counted apart."""
         if amounts != entry.held:
             self.changes.add(HoldingChange(entry, entry.node, entry.held, amounts or rest))
-            self._columns.reservation(entry.node, entry.held, -1)
             self._columns.reservation(entry.node, amounts, 1)
+            self._columns.reservation(entry.node, entry.held, -1)
             entry.held = amounts
             self.update(entry)
         counted = self.reserve_pods.get(entry.uid)

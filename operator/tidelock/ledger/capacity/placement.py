@@ -322,11 +322,9 @@ class Placement:
         entry.moving = False
         self._note_problem(entry, node, now)
         self._holdings.hold(entry, requests, devices)
-        self._records.in_change[entry.key] = entry
 
     def _unplace(self, entry: ReservationInfo) -> None:
         self._holdings.hold(entry, NOTHING)
-        self._records.in_change[entry.key] = entry  # until its phase follows
         entry.node = entry.node_uid = ""
 
     def _note_problem(self, entry: ReservationInfo, node: Node, now: float) -> None:

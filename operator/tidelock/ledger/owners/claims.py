@@ -1,6 +1,8 @@
 """Claims of owners: a pod takes over the capacity of its reservations, which end once it is bound."""
 
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 
@@ -80,23 +82,34 @@ class Claims:
 
     def unclaim(self, pod_uid: str, now: float) -> None:
         """Restore the reservations that a pod has claimed, because its binding failed."""
-        claim = self.in_flight.pop(pod_uid, None)
-        if claim is not None:
-            self.resolve_claim(claim, "", now)
+        with self._landing(pod_uid) as claim:
+            if claim is not None:
+                self.resolve_claim(claim, "", now)
 
     def owner_bound(self, pod: Pod, node_name: str, now: float, *, gone: bool = False) -> None:
         """End the reservations that a pod has claimed, because the API server has confirmed its binding.
 
         Reservations for the pod that were created meanwhile are claimed too, unless the pod is gone.
         """
-        claim = self.in_flight.pop(pod.uid, None)
-        if claim is not None and pod.node_name and self._chooses(pod):
-            self.has_chosen.add(pod.uid)
-            self._verify(replace(claim, pod=pod, unwritten=True))
-        elif claim is not None:
-            self.resolve_claim(claim, node_name, now)
+        with self._landing(pod.uid) as claim:
+            if claim is not None and pod.node_name and self._chooses(pod):
+                self.has_chosen.add(pod.uid)
+                self._verify(replace(claim, pod=pod, unwritten=True))
+            elif claim is not None:
+                self.resolve_claim(claim, node_name, now)
         if not gone:
             self.claim_tentatively(pod, node_name, now)
+
+    @contextmanager
+    def _landing(self, pod_uid: str) -> Iterator[Claim | None]:
+        """Take out a pod's claim that is in flight, and put it back if its end fails."""
+        claim = self.in_flight.pop(pod_uid, None)
+        try:
+            yield claim
+        except Exception:
+            if claim is not None:
+                self.in_flight[pod_uid] = claim
+            raise
 
     # Pods that a watch reports.
 

@@ -123,7 +123,10 @@ class Reconciler(ObjectWriter, Generic[K]):
         self._compare_later(new.key)
 
     def remove(self, last: K) -> None:
-        """Forget an object: the API server deletes its Reservations with it."""
+        """Forget an object, unless another one has its name: the API server deletes its Reservations too."""
+        known = self._kept.get(last.key)
+        if known is not None and known.meta.uid != last.meta.uid:
+            return
         self._kept.pop(last.key, None)
         self._changed.pop(last.key, None)
         self._creations.forget(last.key)

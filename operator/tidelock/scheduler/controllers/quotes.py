@@ -38,7 +38,7 @@ class QuoteController(ObjectWriter):
         """Take over a quote's newest version."""
         del old
         if new.meta.deletion_timestamp is not None:
-            self.remove(new)
+            self._drop(new.key)
             return
         known = self._quotes.get(new.key)
         if known is not None and known.meta.uid == new.meta.uid and known.meta.version > new.meta.version:
@@ -47,11 +47,16 @@ class QuoteController(ObjectWriter):
         self._compare_later(new.key)
 
     def remove(self, last: Quote) -> None:
-        """Forget a quote."""
-        self._quotes.pop(last.key, None)
-        self._waiting.pop(last.key, None)
-        self._forget(last.key)
-        self._ends.set(last.key, None)
+        """Forget a quote, unless another one has its name."""
+        known = self._quotes.get(last.key)
+        if known is None or known.meta.uid == last.meta.uid:
+            self._drop(last.key)
+
+    def _drop(self, key: Key) -> None:
+        self._quotes.pop(key, None)
+        self._waiting.pop(key, None)
+        self._forget(key)
+        self._ends.set(key, None)
 
     def synced(self) -> None:
         """Take note that all quotes are known, which changes nothing."""

@@ -36,12 +36,14 @@ class Backlog:
 
     def gather(self, now: float) -> None:
         """Let pods claim the reservations that name them, and queue those that may have taken others."""
+        self._nodes.clear()
+        self._awaited.clear()
         reservations = Counter[str]()
         for entry in tuple(self._ledger.entries.values()):
-            if owner_names(entry.key, entry.reservation.spec) is None:
-                reservations[entry.key.namespace] += 1
-            else:
-                with self._ledger.recovery.isolated("owners", "Reservation", entry.reservation.meta, now):
+            with self._ledger.recovery.isolated("owners", "Reservation", entry.reservation.meta, now):
+                if owner_names(entry.key, entry.reservation.spec) is None:
+                    reservations[entry.key.namespace] += 1
+                else:
                     look_for_owner(self._ledger, self._cache, entry, now)
         queues = {namespace: self._queue_of(namespace) for namespace in reservations}
         least_first = sorted(

@@ -5,8 +5,9 @@ events do no harm. Nothing is decided until all resources have been listed, beca
 by half a cluster.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +17,7 @@ from tidelock.cluster.index.devices import DeviceClasses
 from tidelock.cluster.lister import Lister, Named
 from tidelock.cluster.placed import Placed
 from tidelock.cluster.pod_groups import PodGroups
+from tidelock.cluster.rollback import undone_on_failure
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -34,12 +36,14 @@ from tidelock.ledger.atomic import atomic
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.owners.claim import Claim
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.model.instants import earliest
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.model.reservation import Reservation
 from tidelock.scheduler.core.bound_owners import look_for_owner
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
 from tidelock.scheduler.informers.backlog import Backlog
+from tidelock.scheduler.informers.unsettled_nodes import UnsettledNodes
 
 # Seconds for which the pods that were bound before a start are processed before the first decision. One
 # tenant's reservations and pods beyond that delay no other tenant.
@@ -100,6 +104,7 @@ class EventHandlers:
         self.gone: set[str] = set()  # uids of pods that are gone by the API server, and not yet by a watch
         self._missing = {"pods", "nodes", "reservations", *others}
         self._backlog = Backlog(ledger, cache)
+        self._unsettled = UnsettledNodes(ledger, clock)
         self._rests_until = 0.0  # by the monotonic clock
 
     def await_resource(self, name: str) -> Callable[[], None]:
@@ -108,27 +113,32 @@ class EventHandlers:
         return lambda: self.listed(name)
 
     def listed(self, resource: str) -> None:
-        """Note that a resource has been listed. After the last one the ledger is brought in line."""
+        """Note that a resource has been listed. After the last one the ledger is brought in line.
+
+        If that fails as a whole, it can be called again.
+        """
         self._missing.discard(resource)
         if self._missing or self.ready:
             return
-        self.ready = True
         self.ledger.resume(self.clock.now())
         self._backlog.gather(self.clock.now())
-        for name in self.ledger.holdings.nodes_with_reservations():
-            self.settle_unseen(name)
+        self.ready = True
+        names = self.ledger.holdings.nodes_with_reservations()
+        self._unsettled.settle(name for name in names if not self._backlog.awaits(name))
         self._process_backlog(_AT_ONCE)
         self.wake()
 
     @property
     def next_due(self) -> float | None:
-        """Instant to process more pods that were bound before the start, or None if none is left."""
-        if not self._backlog:
-            return None
-        return self.clock.now() + max(self._rests_until - self.clock.monotonic(), 0.0)
+        """Instant to process more pods that were bound before the start, or to settle a node again."""
+        backlog_due = None
+        if self._backlog:
+            backlog_due = self.clock.now() + max(self._rests_until - self.clock.monotonic(), 0.0)
+        return earliest(backlog_due, self._unsettled.next_due())
 
     def catch_up(self) -> None:
-        """Process some of the pods that were bound before the start, if it is their turn."""
+        """Process some of the pods that were bound before the start, and settle nodes, if it is time."""
+        self._unsettled.settle_due()
         if self._backlog and self.clock.monotonic() >= self._rests_until:
             self._process_backlog(_SLICE)
 
@@ -136,8 +146,7 @@ class EventHandlers:
         """Process pods for some seconds, but at least one, and judge the nodes with no pods left."""
         end = start = self.clock.monotonic()
         while self._backlog and end <= start + seconds:
-            for name in self._backlog.process_one(self.clock.now()):
-                self.settle_unseen(name)
+            self._unsettled.settle(self._backlog.process_one(self.clock.now()))
             end = self.clock.monotonic()
         self._rests_until = end + (end - start)
 
@@ -255,16 +264,20 @@ class PodEventHandler(_LedgerEventHandler):
 
     @atomic
     def remove(self, last: Pod) -> None:
-        """Forget a pod."""
-        self._event_handlers.gone.discard(last.uid)
-        before = self._event_handlers.cache.get(last.uid)
-        self._event_handlers.cache.remove(last.uid)
-        self._event_handlers.ledger.claims.lose_owner(last.uid, self.time())
-        self._event_handlers.queue.remove(last.uid)
-        self._event_handlers.waiting_pods.reject_removed(last.uid)
-        self._leave_group(last)
-        self._notify(before, None)
-        self._event_handlers.wake()
+        """Forget a pod. If a step fails, the pod counts until its removal comes again."""
+        event_handlers, cache = self._event_handlers, self._event_handlers.cache
+        before = cache.get(last.uid)
+        with undone_on_failure() as undo:
+            cache.remove(last.uid)
+            if before is not None:
+                undo(partial(_count_again, cache, before))
+            event_handlers.ledger.claims.lose_owner(last.uid, self.time())
+            event_handlers.queue.remove(last.uid)
+            event_handlers.waiting_pods.reject_removed(last.uid)
+            self._leave_group(last)
+            self._notify(before, None)
+        event_handlers.gone.discard(last.uid)
+        event_handlers.wake()
 
     def _join_group(self, new: Pod) -> bool:
         """Count a pod in its group, unless it is going or gone. Return whether it is new there."""
@@ -315,6 +328,14 @@ class PodEventHandler(_LedgerEventHandler):
         self._event_handlers.listed("pods")
 
 
+def _count_again(cache: Cache, placed: Placed) -> None:
+    """Count a pod as before its removal, which has failed."""
+    if placed.assumed:
+        cache.assume(placed.pod, placed.node_name, placed.since)
+    else:
+        cache.upsert(placed.pod)
+
+
 class NodeEventHandler(_LedgerEventHandler):
     """Handles nodes: their capacity, and the reservations on them."""
 
@@ -325,9 +346,11 @@ class NodeEventHandler(_LedgerEventHandler):
         columns = event_handlers.cache.columns
         row = columns.row_of.get(new.name)
         known = columns.nodes[row] if row is not None else None
-        event_handlers.cache.put_node(new)
-        if known is None:
-            event_handlers.ledger.holdings.recount(new.name)
+        with undone_on_failure() as undo:
+            event_handlers.cache.put_node(new)
+            if known is None:
+                undo(partial(event_handlers.cache.drop_node, new.name))
+                event_handlers.ledger.holdings.recount(new.name)
         event_handlers.settle(new.name)
         if known is None:
             event_handlers.notify(NODE_ADD, None, new)
@@ -342,6 +365,10 @@ class NodeEventHandler(_LedgerEventHandler):
     @atomic
     def remove(self, last: Node) -> None:
         """Forget a node."""
+        columns = self._event_handlers.cache.columns
+        row = columns.row_of.get(last.name)
+        if row is not None and columns.nodes[row].meta.is_other(last.meta.uid):
+            return  # its removal comes again, and another node has the name
         self._event_handlers.cache.drop_node(last.name)
         self._event_handlers.settle(last.name)
         self._event_handlers.notify(NODE_DELETE, last, None)
@@ -414,7 +441,6 @@ class ObjectEventHandler:
         """Note that all objects of the resource are known."""
         self._event_handlers.listed(self._name)
 
-    def listed(self, version: int) -> None:
-        """Note that all objects of the resource are known as they were in this version."""
-        for gone in self._lister.gone_by(version):
-            self.remove(gone)
+    def listed(self, version: int) -> Iterable[Named]:
+        """Return objects that are gone by a list of this version, although no event has shown them."""
+        return self._lister.gone_by(version)
