@@ -1,15 +1,13 @@
 """Errors of expressions."""
 
-_LONGEST_MESSAGE, _LONGEST_VALUE = 200, 100
+from tidelock.model.printable import shortened
+
+_LONGEST_VALUE = 100
 
 
 def shown(text: str) -> str:
     """Return a text as a message shows it: at most 100 characters, as tenants choose its length."""
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
-
-
-def _shortened(message: str) -> str:
-    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
+    return shortened(text, _LONGEST_VALUE)
 
 
 class ExpressionError(ValueError):
@@ -19,7 +17,7 @@ class ExpressionError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(_shortened(message))
+        super().__init__(shortened(message))
 
 
 class EvaluationError(Exception):
@@ -36,7 +34,7 @@ class EvaluationError(Exception):
     cost = 0
 
     def __init__(self, message: str) -> None:
-        super().__init__(_shortened(message))
+        super().__init__(shortened(message))
 
 
 class LimitError(EvaluationError):
