@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from tidelock.client.errors import AlreadyExists, ClientError, NotFound, Taken, Unknown, taken
+from tidelock.client.errors import AlreadyExists, ClientError, NotFound, Taken, Unknown
 from tidelock.client.remote import RemoteReservation, finish, release_all
 from tidelock.kube.client import PODS
 from tidelock.model.pods import decode_pod
@@ -55,4 +55,4 @@ async def _pod(remote: RemoteReservation, name: str) -> ClientError | None:
         return error
     state = "exists and is not bound" if not pod.node_name else f"is on node {pod.node_name}"
     text = f"pod {pod.key} {state}{f', {pod.status.phase}' if pod.finished else ''}"
-    return taken(remote.cluster.name, "", text, pod=name, node=pod.node_name)
+    return Taken(text, cluster=remote.cluster.name, pod=name, node=pod.node_name)

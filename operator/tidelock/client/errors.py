@@ -61,8 +61,12 @@ class Taken(ClientError):
 
     """
 
-    pod = ""
-    node = ""
+    def __init__(
+        self, message: str, *, cluster: str, reason: str = "", pod: str = "", node: str = ""
+    ) -> None:
+        super().__init__(message, cluster=cluster, reason=reason)
+        self.pod = pod
+        self.node = node
 
 
 class AllRefused(ClientError):
@@ -175,13 +179,6 @@ def refusal(cluster: str, reason: str, message: str, status: ReservationStatus |
     kind = NoCapacity if reason in NO_CAPACITY else Refused
     made = kind(message, cluster=cluster, reason=reason)
     made.status = status
-    return made
-
-
-def taken(cluster: str, reason: str, message: str, *, pod: str, node: str) -> Taken:
-    """Return the error for a pod that is in the cluster already."""
-    made = Taken(message, cluster=cluster, reason=reason)
-    made.pod, made.node = pod, node
     return made
 
 

@@ -114,13 +114,12 @@ async def race(
     others are released, also after an exception or a cancellation. A reservation in a cluster that can't be
     reached releases itself after `commit.withinSeconds`.
 
-    A race is idempotent like `hold`. Before it creates anything, it asks all clusters for the reservation and
-    for the pods that its owners name. It continues with the reservations of an earlier run, and with a
-    committed one alone. The winner is released at the end of the block, as by `hold`.
+    A race is idempotent like `hold`. First it asks all clusters for the reservation and for the pods that its
+    owners name. It continues with the reservations of an earlier run, or with the committed one alone. The
+    winner is released at the end of the block, as by `hold`.
 
     Args:
-        clusters: open clusters with different names, the best first. A cluster that an earlier run may have
-            used must be among them.
+        clusters: open clusters with different names, the best first. All that an earlier run used are needed.
         spec: the spec of the reservations, or its JSON. Default for `commit`: 30 s beyond the window.
         name: name of the reservation, which is the same in all clusters.
         namespace: its namespace. Default: that of each cluster.
@@ -138,20 +137,16 @@ async def race(
         Lost: as for `hold`.
 
     """
-    names = [each.name for each in clusters]
-    if len(set(names)) < len(names):
-        raise ClientError(f"two clusters have the same name: {names}")
-    commit = Commit(within_seconds=math.ceil(window) + _COMMIT_SECONDS)
-    full = completed(spec)
-    full = full if full.commit is not None else full.model_copy(update={"commit": commit})
+    _check_names(clusters)
+    full = _in_two_phases(spec, window)
     async with AsyncExitStack() as stack:
         changed = asyncio.Event()
         remotes = [stack.enter_context(RemoteReservation(each, name, namespace, full)) for each in clusters]
         await look_up(remotes)
         committed = [each for each in remotes if each.state.committed]
         racing = [RacingReservation(remote, changed) for remote in committed or remotes]
-        rest = [each for each in remotes if committed and each not in committed]
-        dropped = [asyncio.create_task(release_all(rest))]
+        idle = [each for each in remotes if committed and each not in committed]
+        dropped = [asyncio.create_task(release_all(idle))]
         winner: RacingReservation | None = None
         try:
             winner = await _decide(racing, changed, key, window)
@@ -159,11 +154,25 @@ async def race(
             async with watched(winner.held, winner.remote, interrupt=interrupt):
                 yield winner.held
         finally:
-            if winner is None:
-                dropped += [asyncio.create_task(each.drop()) for each in racing if not each.held.kept]
-            elif not winner.held.kept:
-                dropped.append(asyncio.create_task(winner.drop()))
+            left = racing if winner is None else [winner]
+            dropped += [asyncio.create_task(each.drop()) for each in left if not each.held.kept]
             await finish(_all(dropped))
+
+
+def _check_names(clusters: Sequence[Cluster]) -> None:
+    """Raise ClientError if two clusters have the same name."""
+    names = [each.name for each in clusters]
+    if len(set(names)) < len(names):
+        raise ClientError(f"two clusters have the same name: {names}")
+
+
+def _in_two_phases(spec: ReservationSpec | Mapping[str, Any], window: float) -> ReservationSpec:
+    """Return the whole spec, with a time for the commit if it has none."""
+    full = completed(spec)
+    if full.commit is not None:
+        return full
+    commit = Commit(within_seconds=math.ceil(window) + _COMMIT_SECONDS)
+    return full.model_copy(update={"commit": commit})
 
 
 def choose(racing: Sequence[RacingReservation], key: Order | None, *, late: bool) -> RacingReservation | None:

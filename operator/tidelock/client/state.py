@@ -1,6 +1,6 @@
 """What a client knows about one reservation: its newest version, by the watch and by responses."""
 
-from tidelock.client.errors import ClientError, TimedOut, deleted, refusal, taken
+from tidelock.client.errors import ClientError, Taken, TimedOut, deleted, refusal
 from tidelock.client.informer import Version
 from tidelock.model import reasons
 from tidelock.model.answer import answered_status
@@ -92,7 +92,7 @@ class ReservationState:
             pod = self.status.bound_pod.name if self.status.bound_pod is not None else ""
             message = active.message if active is not None else ""
             node = self.status.node_name or ""
-            return taken(self._cluster, reasons.CONSUMED, message, pod=pod, node=node)
+            return Taken(message, cluster=self._cluster, reason=reasons.CONSUMED, pod=pod, node=node)
         if active is None:
             return TimedOut("the operator has not answered", cluster=self._cluster)
         return refusal(self._cluster, active.reason, active.message, self.status)
