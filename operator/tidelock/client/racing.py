@@ -27,7 +27,6 @@ class RacingReservation:
     Attributes:
         held: the reservation.
         failure: the reason for which it is out of the race, or None.
-        asked: whether this run has asked for its commit, or an earlier one before the race began.
 
     """
 
@@ -35,7 +34,8 @@ class RacingReservation:
         self.remote = remote
         self.held = Held(remote)
         self.failure: ClientError | None = None
-        self.asked = bool(remote.state.token)
+        self._known_token = remote.state.token
+        self._own = remote.state.committed
         self._changed = changed
         self._task = asyncio.create_task(self._prepare())
 
@@ -49,6 +49,12 @@ class RacingReservation:
         """Whether the reservation is prepared."""
         return self.failure is None and self.remote.state.decided and self.remote.state.holds
 
+    @property
+    def committed_elsewhere(self) -> bool:
+        """Whether another run has committed it, or asked for its commit, since the race began."""
+        state = self.remote.state
+        return not self._own and (state.committed or state.token not in ("", self._known_token))
+
     async def commit(self, others: Sequence["RacingReservation"]) -> None:
         """Commit the reservation. If that does not count, it is out of the race.
 
@@ -56,7 +62,7 @@ class RacingReservation:
         clusters, at least one therefore sees the token of the other.
         """
         await self.rest()
-        self.asked = True
+        self._own = True
         try:
             if self.failure is None:
                 await self.remote.ask_for_commit()
@@ -155,7 +161,7 @@ async def race(
                 yield winner.held
         finally:
             left = racing if winner is None else [winner]
-            dropped += [asyncio.create_task(each.drop()) for each in left if not each.held.kept]
+            dropped += [asyncio.create_task(each.rest() if each.held.kept else each.drop()) for each in left]
             await finish(_all(dropped))
 
 
@@ -195,7 +201,7 @@ async def _decide(
         for each in racing:
             if isinstance(each.failure, Taken):
                 raise each.failure
-            if each.remote.state.token and not each.asked and best is not None:
+            if each.committed_elsewhere and best is not None:
                 each.held.keep()
                 raise Conflict("another run has committed it meanwhile", cluster=each.remote.cluster.name)
         if best is not None and best.failure is None:

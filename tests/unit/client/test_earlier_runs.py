@@ -250,3 +250,27 @@ async def test_two_runs_at_the_same_time_never_hold_in_two_clusters(members: Mem
 
     await asyncio.gather(run(east[1], west[1]), run(west[1], east[1]))
     assert len(set(won)) <= 1
+
+
+async def test_a_commit_that_another_run_began_before_may_count_meanwhile(members: Members) -> None:
+    """A race saw the token of another run, but not its confirmation, and committed in the next cluster.
+
+    It then read that both were committed, and released the other run's reservation.
+    """
+    east, west = (api for api, _ in members.values())
+    await leave(members, "east")
+    east.objects["web-0"]["spec"]["commit"]["token"] = "uid.1"  # noqa: S105 -- of a hold
+    east.change("web-0", {})
+
+    def while_east_is_confirmed(_: Manifest) -> Manifest:
+        east.change("web-0", committed(True, "Committed", token="uid.1"))  # noqa: S106 -- of a hold
+        return committed(True, "Committed")
+
+    west.on_patch = while_east_is_confirmed
+    before = asyncio.all_tasks()
+    with pytest.raises(Conflict, match="east: another run has committed"):
+        async with race([each for _, each in members.values()], PREPARED, name="web-0", window=0.2):
+            pytest.fail("another run may have sent the pod")
+    assert (list(east.objects), list(west.objects)) == (["web-0"], [])
+    left = [each for each in asyncio.all_tasks() - before if "_prepare" in repr(each)]
+    assert left == []
