@@ -47,7 +47,8 @@ class AssumeCache(Generic[T, V]):
         self._shows = shows
         self._count = count
         self._updates: dict[Key, _AssumedUpdate[V]] = {}
-        lister.on_change(self._seen)
+        # An end can't be undone, so it comes last: otherwise the value would count neither here nor there.
+        lister.on_complete_change(self._seen)
 
     def get(self, key: Key) -> V | None:
         """Return the assumed value of an object, or None."""

@@ -35,6 +35,7 @@ class Lister(Generic[T]):
         self.version = 0
         self._objects: defaultdict[str, dict[str, T]] = defaultdict(dict)
         self._listeners: list[ObjectChange[T]] = []
+        self._final_listeners: list[ObjectChange[T]] = []
 
     def __len__(self) -> int:
         return sum(map(len, self._objects.values()))
@@ -55,6 +56,10 @@ class Lister(Generic[T]):
     def on_change(self, listener: ObjectChange[T]) -> None:
         """Call a function after each change."""
         self._listeners.append(listener)
+
+    def on_complete_change(self, listener: ObjectChange[T]) -> None:
+        """Call a function after each change that no listener of `on_change` can undo any more."""
+        self._final_listeners.append(listener)
 
     def upsert(self, old: T | None, new: T) -> T | None:
         """Take over an object's newest version. Return the known version of that name."""
@@ -77,7 +82,10 @@ class Lister(Generic[T]):
         return ()
 
     def _change(self, old: T | None, new: T | None) -> None:
-        """Replace an object. If a listener fails, the listeners before it and the object are as before."""
+        """Replace an object. If a listener fails, the listeners before it and the object are as before.
+
+        The final listeners undo nothing: without an exception, all others know the object by then.
+        """
         self.version += 1
         with undone_on_failure() as undo:
             self._put(old, new)
@@ -85,6 +93,8 @@ class Lister(Generic[T]):
             for listener in self._listeners:
                 listener(old, new)
                 undo(partial(listener, new, old))
+        for listener in self._final_listeners:
+            listener(old, new)
 
     def _put(self, old: T | None, new: T | None) -> None:
         if new is not None:

@@ -1,4 +1,7 @@
+from contextlib import nullcontext
+
 import msgspec
+import pytest
 
 from builders import NAMESPACE
 from storage import claim, drop, put
@@ -72,3 +75,46 @@ def test_a_value_that_is_not_assumed_is_not_noted_as_written() -> None:
     ledger = Book()
     ledger.nodes.wrote(Key(NAMESPACE, "other"), 7)
     assert ledger.nodes.get(Key(NAMESPACE, "other")) is None
+
+
+@pytest.mark.parametrize("change", ["update", "removal"])
+def test_an_assumption_stays_when_the_change_that_ends_it_is_undone(change: str) -> None:
+    """The value counted neither as assumed nor as the object's own, so the volume was free."""
+    ledger = Book()
+    failures = [LookupError("planted")]
+
+    def fails(*_: object) -> None:
+        if failures:
+            raise failures.pop()
+
+    ledger.objects.persistent_volume_claims.on_change(fails)
+    for expected in ("node-a", None):
+        with pytest.raises(LookupError) if expected else nullcontext():
+            if change == "update":
+                put(ledger.objects, claim(version=6, selected_node="node-b"))
+            else:
+                drop(ledger.objects, claim())
+        assert ledger.nodes.get(KEY) == expected
+
+
+def test_an_assumption_whose_end_fails_never_hides_the_value_of_the_object() -> None:
+    ledger = Book()
+    lister = ledger.objects.persistent_volume_claims
+    counted: list[tuple[str, int]] = []
+
+    def count(_key: Key, value: str, sign: int) -> None:
+        if sign < 0:
+            raise LookupError("planted")
+        counted.append((value, sign))
+
+    other: AssumeCache[PersistentVolumeClaim, str] = AssumeCache(
+        lister, lambda each: each.selected_node, count
+    )
+    other.make(KEY, "node-a", "uid-p")
+    with pytest.raises(LookupError):
+        put(ledger.objects, claim(version=6, selected_node="node-b"))
+    known = lister.get(KEY.name, KEY.namespace)
+    assert known is not None
+    assert known.selected_node == "node-b"
+    put(ledger.objects, claim(version=6, selected_node="node-b"))
+    assert (other.get(KEY), counted) == (None, [("node-a", 1)])

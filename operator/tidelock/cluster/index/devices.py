@@ -2,10 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 from tidelock.cluster.assume_cache import AssumeCache
 from tidelock.cluster.index.reserved_devices import ReservedDevices
 from tidelock.cluster.lister import Lister
+from tidelock.cluster.rollback import undone_on_failure
 from tidelock.devices.allocated import AllocatedState
 from tidelock.devices.change_log import ChangeLog
 from tidelock.devices.pools import ResourcePools
@@ -116,10 +118,12 @@ class ResourceClaims(Lister[ResourceClaim]):
         after = None if new is None else new.allocation
         if before == after:
             return
-        if old is not None and before is not None:
-            self._use(old.key, before, -1)
-        if new is not None and after is not None:
-            self._use(new.key, after, 1)
+        with undone_on_failure() as undo:
+            if new is not None and after is not None:
+                self._use(new.key, after, 1)
+                undo(partial(self._use, new.key, after, -1))
+            if old is not None and before is not None:
+                self._use(old.key, before, -1)
 
     def _use(self, claim: Key, allocation: AllocationResult, sign: int) -> None:
         """Count the devices of a claim: those that it has, and those that it will have."""

@@ -4,14 +4,17 @@ from typing import Any
 
 import pytest
 
-from builders import encode, node, pod, reservation_json
+from builders import NAMESPACE, encode, node, pod, reservation_json
+from devices import allocated, resource_claim
 from isolating import Isolating
 from tidelock.cluster.cache import CacheObserver
 from tidelock.cluster.lister import Lister
 from tidelock.cluster.placed import Placed
 from tidelock.model.api.reservation import Phase
+from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.reservation import decode_reservation
+from unit.scheduler.device_core import DeviceCore
 from unit.scheduler.failing import planted
 from unit.scheduler.machinery import HELD, Core
 
@@ -266,3 +269,51 @@ def test_a_claim_whose_end_fails_is_resolved_by_the_next_try() -> None:
     core.event_handlers.pods.remove(owner)
     assert [entry.phase for entry in core.ledger.entries.values()] == [Phase.ACTIVE]
     assert (core.used(), core.reserved()) == (0, 1000)
+
+
+def test_a_device_in_flight_stays_in_use_when_the_event_of_its_claim_fails() -> None:
+    """The event had ended the assumption, and its undo took the allocation back: two pods got the device."""
+    core = DeviceCore(devices=1)
+    core.placed("web-0")
+    core.pod("web-1")
+    claims, key = core.objects.resource_claims, Key(NAMESPACE, "web-0-gpus")
+    decided = claims.in_flight.get(key)
+    assert decided is not None
+    (device,) = (each.id for each in decided.devices.results)
+    failures = [LookupError("planted")]
+
+    def fails(*_: object) -> None:
+        if failures:
+            raise failures.pop()
+
+    claims.on_change(fails)
+    seen = resource_claim(key.name, version=9, status=allocated(device.device, users=["web-0"]))
+    with pytest.raises(LookupError):
+        claims.upsert(None, seen)
+    assert list(claims.with_device(device)) == [key]
+    core.refuse()
+    claims.upsert(None, seen)
+    assert list(claims.with_device(device)) == [key]
+    assert (claims.in_flight.get(key), claims.allocated.users(device)) == (None, (1, 0))
+
+
+def test_the_old_device_of_a_claim_stays_in_use_when_the_new_one_can_not_be_counted() -> None:
+    core = DeviceCore()
+    claims = core.objects.resource_claims
+    claims.upsert(None, resource_claim("gpu", status=allocated("a-0")))
+    stored = claims.get("gpu", NAMESPACE)
+    assert stored is not None
+    assert stored.allocation is not None
+    (device,) = (each.id for each in stored.allocation.devices.results)
+    note, failures = claims.changes.note, [LookupError("planted")]
+
+    def fails(pool: Any) -> None:
+        if claims.allocated.users(device._replace(device="a-1"))[0] and failures:
+            raise failures.pop()
+        note(pool)
+
+    claims.changes.note = fails  # type: ignore[assignment]
+    with pytest.raises(LookupError):
+        claims.upsert(None, resource_claim("gpu", version=2, status=allocated("a-1")))
+    assert claims.allocated.users(device) == (1, 0)
+    assert list(claims.with_device(device)) == [Key(NAMESPACE, "gpu")]
