@@ -65,7 +65,7 @@ class ClaimCheck:
             return f"claim {claim.key} is being allocated by Tidelock"
         refusal = "; ".join(self._problems(claim, allocation))
         if not refusal and not dry_run:
-            in_flight.make(claim.key, allocation, claim.meta.uid)
+            in_flight.make(claim.key, allocation, claim.meta.uid, claim.meta.uid)
             self._admitted[claim.key] = _Admitted(claim, self._steady.at(now) + self._unseen_seconds)
         return refusal
 

@@ -14,6 +14,7 @@ V = TypeVar("V")
 @dataclass(slots=True)
 class _AssumedUpdate(Generic[V]):
     value: V
+    object_uid: str  # or an empty text, if the object is not known
     pods: set[str] = field(default_factory=set)
     written: int = 0  # resource version of the API server's answer, or 0 before
 
@@ -65,11 +66,14 @@ class AssumeCache(Generic[T, V]):
         update = self._updates.get(key)
         return frozenset() if update is None else frozenset(update.pods)
 
-    def make(self, key: Key, value: V, pod_uid: str) -> None:
-        """Assume a value for a pod. Several pods may have the same one."""
+    def make(self, key: Key, value: V, pod_uid: str, object_uid: str = "") -> None:
+        """Assume a value for a pod. Several pods may have the same one.
+
+        The uid of the object is needed if it may be removed before any event has shown it.
+        """
         if key not in self._updates:
             self._count(key, value, 1)  # first, so an assumption that can't be counted is none
-            self._updates[key] = _AssumedUpdate(value)
+            self._updates[key] = _AssumedUpdate(value, object_uid)
         self._updates[key].pods.add(pod_uid)
 
     def wrote(self, key: Key, version: int) -> None:
@@ -86,13 +90,22 @@ class AssumeCache(Generic[T, V]):
         if not update.pods and not update.written:
             self._end(key)
 
-    def written_by(self, version: int) -> Iterator[Key]:
-        """Yield the objects with written values that any list of this version has, unless they are gone."""
-        return (key for key, update in self._updates.items() if 0 < update.written <= version)
+    def written_by(self, version: int) -> Iterator[tuple[Key, str]]:
+        """Yield the objects with written values that any list of this version has, unless they are gone.
 
-    def drop(self, key: Key) -> None:
-        """Undo an assumption about an object that is gone. It is safe to repeat."""
-        if key in self._updates:
+        Each comes with its uid, or an empty text.
+        """
+        for key, update in self._updates.items():
+            if 0 < update.written <= version:
+                yield key, update.object_uid
+
+    def drop(self, key: Key, object_uid: str) -> None:
+        """Undo an assumption about an object that is gone, and not about another object of its name.
+
+        It is safe to repeat.
+        """
+        update = self._updates.get(key)
+        if update is not None and update.object_uid in ("", object_uid):
             self._end(key)
 
     def _seen(self, old: T | None, new: T | None) -> None:

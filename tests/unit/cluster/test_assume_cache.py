@@ -118,3 +118,13 @@ def test_an_assumption_whose_end_fails_never_hides_the_value_of_the_object() -> 
     assert known.selected_node == "node-b"
     put(ledger.objects, claim(version=6, selected_node="node-b"))
     assert (other.get(KEY), counted) == (None, [("node-a", 1)])
+
+
+def test_an_assumption_about_another_object_of_the_name_is_not_dropped() -> None:
+    ledger = Book()
+    key = Key(NAMESPACE, "new")
+    ledger.nodes.make(key, "node-a", "uid-p", "uid-second")
+    ledger.nodes.drop(key, "uid-first")
+    assert ledger.nodes.get(key) == "node-a"
+    ledger.nodes.drop(key, "uid-second")
+    assert ledger.nodes.get(key) is None

@@ -99,7 +99,7 @@ class ResourceClaims(Lister[ResourceClaim]):
         """Forget a claim."""
         known, decided = self.get(last.meta.name, last.meta.namespace), self.in_flight.get(last.key)
         if known is None:
-            self.in_flight.drop(last.key)
+            self.in_flight.drop(last.key, last.meta.uid)
         elif super().remove(last) is not known:
             return last  # another one has its name
         return last if decided is None else last.with_allocation(decided)
@@ -107,7 +107,7 @@ class ResourceClaims(Lister[ResourceClaim]):
     def gone_by(self, version: int) -> Iterable[ResourceClaim]:
         """Return the claims that were created and written here and were deleted before any event."""
         written = self.in_flight.written_by(version)
-        return [_unseen(key) for key in written if self.get(key.name, key.namespace) is None]
+        return [_unseen(key, uid) for key, uid in written if self.get(key.name, key.namespace) is None]
 
     def _changed_claim(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if old is not None and (uid := old.extended_resources_of):
@@ -143,6 +143,6 @@ class ResourceClaims(Lister[ResourceClaim]):
             self.changes.note(result.pool_id)
 
 
-def _unseen(key: Key) -> ResourceClaim:
-    """Return a claim of which no event has told anything but its name."""
-    return ResourceClaim(metadata=ObjectMeta(key.name, key.namespace))
+def _unseen(key: Key, uid: str = "") -> ResourceClaim:
+    """Return a claim that no event has shown."""
+    return ResourceClaim(metadata=ObjectMeta(key.name, key.namespace, uid))

@@ -186,7 +186,7 @@ class ClaimWriter:
             if self._reports is not None:
                 self._reports.created(succeeded=succeeded)
         allocation = reserved.allocations[own.claim.key]
-        self._claims.in_flight.make(created.key, allocation, pod.uid)
+        self._claims.in_flight.make(created.key, allocation, pod.uid, created.meta.uid)
         self._claims.in_flight.release(own.claim.key, pod.uid)
         reserved.allocations[created.key] = allocation
         own.claim, own.created = created, True

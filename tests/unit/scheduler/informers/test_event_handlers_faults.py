@@ -317,3 +317,23 @@ def test_the_old_device_of_a_claim_stays_in_use_when_the_new_one_can_not_be_coun
         claims.upsert(None, resource_claim("gpu", version=2, status=allocated("a-1")))
     assert claims.allocated.users(device) == (1, 0)
     assert list(claims.with_device(device)) == [Key(NAMESPACE, "gpu")]
+
+
+def test_a_removal_that_comes_late_ends_no_decision_about_another_claim_of_the_name() -> None:
+    """Its devices counted as free, although they were written to the claim that no event had shown yet."""
+    core = DeviceCore(devices=1)
+    core.placed("web-0")
+    claims, key = core.objects.resource_claims, Key(NAMESPACE, "web-0-gpus")
+    decided = claims.in_flight.get(key)
+    assert decided is not None
+    (device,) = (each.id for each in decided.devices.results)
+    claims.remove(resource_claim(key.name))
+    claims.in_flight.make(key, decided, "uid-web-0", "uid-first")
+    claims.in_flight.wrote(key, 7)
+    (gone,) = claims.gone_by(8)
+    claims.remove(gone)
+    assert not claims.with_device(device)
+
+    claims.in_flight.make(key, decided, "uid-web-0", "uid-second")
+    claims.remove(gone)  # again, as a step after the first time failed
+    assert list(claims.with_device(device)) == [key]
