@@ -217,8 +217,7 @@ class Cache:
         earlier = self._placed.get(placed.pod.uid)
         if earlier is not None:
             if _counts_as(earlier) == _counts_as(placed):
-                self._note(placed)
-                self._follow(placed, 1)
+                self._update(earlier, placed)
                 return
             apply_all(self._parts, earlier, -1)
         try:
@@ -227,6 +226,15 @@ class Cache:
             if earlier is not None:
                 apply_all(self._parts, earlier, 1)
             raise
+
+    def _update(self, earlier: Placed, placed: Placed) -> None:
+        """Replace a pod by a version that counts the same. If an observer fails, all know the earlier one."""
+        with undone_on_failure() as undo:
+            undo(partial(self._note, earlier))
+            self._note(placed)
+            for follow in self._followers:
+                undo(partial(follow, earlier, 1))
+                follow(placed, 1)
 
     def _list(self, placed: Placed, sign: int) -> None:
         """List a pod under its names, or stop to."""

@@ -337,3 +337,46 @@ def test_a_removal_that_comes_late_ends_no_decision_about_another_claim_of_the_n
     claims.in_flight.make(key, decided, "uid-web-0", "uid-second")
     claims.remove(gone)  # again, as a step after the first time failed
     assert list(claims.with_device(device)) == [key]
+
+
+class Following(CacheObserver):
+    """An observer that knows the versions of pods, and can fail."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, str] = {}
+        self.failures: list[Exception] = []
+
+    def place(self, placed: Placed) -> None:
+        self.versions[placed.pod.uid] = placed.pod.meta.resource_version
+        if self.failures:
+            raise self.failures.pop()
+
+    def displace(self, placed: Placed) -> None:
+        del self.versions[placed.pod.uid]
+
+
+def test_an_update_for_which_an_observer_fails_hides_the_pod_from_no_index() -> None:
+    """The pod was taken out of earlier indexes, so a pod with anti-affinity to it was placed beside it."""
+    core = Core(node("node-a", labels={"zone": "z"}))
+    observers = Following(), Following()
+    for each in observers:
+        core.cache.add_observer(each)
+    core.add(pod("web-0", node_name="node-a", labels={"app": "web"}))
+    observers[1].failures = [LookupError("planted")]
+    newer = pod("web-0", node_name="node-a", labels={"app": "web"}, version=2)
+    with pytest.raises(LookupError):
+        core.add(newer)
+    assert [each.versions for each in observers] == [{"uid-web-0": "1"}] * 2
+    placed = core.cache.get("uid-web-0")
+    assert placed is not None
+    assert placed.pod.meta.resource_version == "1"
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    core.add(pod("db-0", affinity=apart))
+    core.refuse()
+
+    core.add(newer)
+    assert [each.versions for each in observers] == [{"uid-web-0": "2"}] * 2
+    core.event_handlers.pods.remove(newer)
+    assert [each.versions for each in observers] == [{}] * 2
+    assert core.used() == 0
