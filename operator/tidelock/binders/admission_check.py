@@ -162,12 +162,13 @@ class AdmissionCheck:
                 self._decider.queue.notify(ASSIGNED_POD_DELETE, assigned_to(pod, each.node_name), None, now)
                 if not pod.node_name:
                     self._decider.queue.upsert(pod, now)
-            if pod.uid in self._admitted:
+            if attempt.error is not None:  # all steps come again, unless a watch shows the pod before
                 self._admitted[pod.uid] = replace(each, until=at + attempt.pause)
         unseen = self.claims.lapse(now)
+        self._cache.columns.freed += len(unseen)
         for claim in unseen:
-            self._decider.queue.notify(RESOURCE_CLAIM_DELETE, claim, None, now)
-            self._cache.columns.freed += 1
+            with self._ledger.recovery.isolated("bindings", "", claim.meta, now):
+                self._decider.queue.notify(RESOURCE_CLAIM_DELETE, claim, None, now)
         return bool(lapsed or unseen)
 
     # Queries of other schedulers.

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, encode, node, pod, pod_json
+from devices import allocated, resource_claim
 from isolating import Isolating
 from tidelock.binders.admission_check import (
     CHOOSING_SECONDS,
@@ -409,3 +410,68 @@ def test_an_admitted_binding_whose_end_fails_ends_later_and_affects_no_other() -
     assert (scene.used("a"), scene.reserved("a")) == (0, 2000)
     assert {scene.ledger.entries[each.key].phase for each in entries} == {Phase.ACTIVE}
     assert not scene.ledger.claims.in_flight
+
+
+@pytest.mark.parametrize("step", ["notify", "upsert"])
+def test_a_pod_of_a_lapsed_binding_is_queued_although_a_step_after_its_end_fails(step: str) -> None:
+    """The binding was forgotten by then, so nothing queued the pod until its next event."""
+    isolation = Isolating()
+    isolation.pause = 10.0
+    scene = Scene(a="2", on_failure=isolation.failed)
+    waiting = pod("web-0", requests={"cpu": "2"})
+    scene.arrive(waiting)
+    assert scene.admit(waiting) == ""
+    scene.clock.advance(UNSEEN_SECONDS)
+    original, failures = getattr(scene.queue, step), [LookupError("planted")]
+
+    def fails(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        original(*arguments)
+
+    setattr(scene.queue, step, fails)
+    assert scene.check.lapse(scene.clock.now())
+    assert (isolation.faults, scene.used("a")) == (["bindings shop/web-0: planted"], 0)
+    scene.clock.advance(10)
+    assert scene.check.lapse(scene.clock.now())
+    assert scene.queue.get(waiting.uid) is not None
+    assert not scene.check.lapse(scene.clock.now())
+    assert scene.place().pod.uid == waiting.uid
+
+
+def test_a_pod_that_is_gone_is_not_queued_by_the_retry_of_its_lapsed_binding() -> None:
+    isolation = Isolating()
+    isolation.pause = 10.0
+    scene = Scene(a="2", on_failure=isolation.failed)
+    waiting = pod("web-0", requests={"cpu": "2"})
+    scene.arrive(waiting)
+    assert scene.admit(waiting) == ""
+    scene.clock.advance(UNSEEN_SECONDS)
+    with planted(scene.queue, "upsert", name="web-0", times=1):
+        scene.check.lapse(scene.clock.now())
+    scene.unbound_pods.remove(waiting)
+    scene.clock.advance(10)
+    assert not scene.check.lapse(scene.clock.now())
+    assert scene.queue.get(waiting.uid) is None
+
+
+def test_a_lapsed_allocation_whose_report_fails_affects_no_other() -> None:
+    isolation = Isolating()
+    scene = Scene(a="2", on_failure=isolation.failed)
+    claims = [resource_claim(f"gpu-{number}", status=allocated(f"a-{number}")) for number in range(2)]
+    for each in claims:
+        assert scene.check.claims.admit(each, scene.clock.now()) == ""
+    scene.clock.advance(UNSEEN_SECONDS)
+    reported: list[str] = []
+
+    def notify(_event: Any, claim: Any, *_: Any) -> None:
+        reported.append(claim.meta.name)
+        if len(reported) == 1:
+            raise LookupError("planted")
+
+    scene.queue.notify = notify  # type: ignore[assignment]
+    freed = scene.cache.columns.freed
+    assert scene.check.lapse(scene.clock.now())
+    assert reported == ["gpu-0", "gpu-1"]
+    assert isolation.faults[-1] == "bindings: planted"
+    assert scene.cache.columns.freed > freed
