@@ -4,15 +4,17 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from builders import node, pod_json, reservation
 from tidelock.kube.client import ApiResource, KubeClient
+from tidelock.kube.errors import NotFound
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pods import decode_pod
 from tidelock.model.unusable import unusable
 from unit.kube.following import Follower, Journal, Thing
-from unit.kube.scripted import ScriptedServer, event, page, pod, watch
+from unit.kube.scripted import ScriptedServer, event, fails, page, pod, watch
 
 
 class Failing(Journal):
@@ -243,3 +245,67 @@ async def test_an_object_that_only_a_list_shows_as_gone_is_removed_again_later(
     await settled(follower)
     assert failures.told == ["removal pods shop/bad: KeyError"]
     assert sorted(sink.lines) == ["-bad@0", "-good@0", "synced"]
+
+
+class Retries:
+    """The timers of the event loop with a pause that only retries after failures have."""
+
+    PAUSE = 1234.0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.all: list[asyncio.TimerHandle] = []
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+
+        def recording(delay: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+            handle = call_later(delay, *arguments, **options)
+            if delay == self.PAUSE:
+                self.all.append(handle)
+            return handle
+
+        monkeypatch.setattr(loop, "call_later", recording)
+
+    def failed(self, *_: object) -> float:
+        return self.PAUSE
+
+    @property
+    def pending(self) -> int:
+        return sum(not each.cancelled() for each in self.all)
+
+
+async def test_at_most_one_retry_of_the_end_of_a_list_is_pending(
+    client: KubeClient, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each refusal that counts as a list added one, and all of them outlived the reflector."""
+    server.replays(fails(404), fails(404), fails(404), page(pod("a", 1), version=1), watch())
+    sink, retries, pending = Journal(), Retries(monkeypatch), []
+    synced = sink.synced
+
+    def fail_until_listed() -> None:
+        pending.append(retries.pending)
+        if "+a@1" not in sink.lines:
+            raise KeyError("a bug in the sink")
+        synced()
+
+    sink.synced = fail_until_listed  # type: ignore[method-assign]
+    follower = Follower(client, server, sink, absent_if=(NotFound,), on_failure=retries.failed)
+    await settled(follower)
+    assert sink.lines == ["+a@1", "synced"]
+    assert (pending, len(retries.all)) == ([0, 0, 0, 0], 3)
+
+
+async def test_no_retry_outlives_the_reflector(
+    client: KubeClient, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.replays(
+        page(pod("bad", 1), version=1), watch(event("DELETED", pod("bad", 2)), event("ADDED", pod("bad", 3)))
+    )
+    retries, sink = Retries(monkeypatch), Failing(removals=1)
+
+    def fail() -> None:
+        raise KeyError("a bug in the sink")
+
+    sink.synced = fail  # type: ignore[method-assign]
+    await settled(Follower(client, server, sink, on_failure=retries.failed))
+    assert len(retries.all) == 3, "of an upsert, a removal and the end of the list"
+    assert retries.pending == 0
