@@ -9,6 +9,7 @@ from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.quantities import CPU
 from unit.ledger.ledger import LedgerScene
+from unit.scheduler.failing import planted
 
 OWNER = pod("web-0")
 
@@ -261,3 +262,25 @@ def test_an_expiry_that_was_edited_during_the_claim_counts(ledger: LedgerScene) 
     assert entry.phase is Phase.BOUND
     ledger.ledger.claims.unclaim(OWNER.uid, NOW + 10)
     assert (entry.phase, entry.message) == (Phase.EXPIRED, "spec.expireAt has passed")
+
+
+def test_a_binding_whose_verification_fails_is_verified_once_and_written_by_the_next_try(
+    ledger: LedgerScene,
+) -> None:
+    """The claim was in two places by then, and the next try did not write which reservation the pod took."""
+    entry = ledger.active(owners=[{"selector": {"matchLabels": {"app": "web"}}}])
+    claims, labels = ledger.ledger.claims, {"app": "web"}
+    claims.claim(pod("web-0", labels=labels), "node-a", NOW)
+    bound = pod("web-0", labels=labels, node_name="node-a", bound_at=NOW + 1)
+    with planted(ledger.ledger, "holdings.count_occupants", name="node-a", times=1) as failed:
+        with pytest.raises(LookupError):
+            claims.owner_bound(bound, "node-a", NOW)
+        assert failed
+        assert (set(claims.in_flight), claims.has_chosen) == ({bound.uid}, set())
+        assert ledger.ledger.effects.claims == []
+        claims.owner_bound(bound, "node-a", NOW)
+    assert (claims.in_flight, claims.has_chosen) == ({}, {bound.uid})
+    [claim] = ledger.ledger.effects.claims
+    assert (claim.unwritten, claim.pod.node_name) == (True, "node-a")
+    claims.resolve_claim(claim, "node-a", NOW)
+    assert (entry.phase, ledger.reserved()) == (Phase.CONSUMED, 0)

@@ -93,8 +93,8 @@ class Claims:
         """
         with self._landing(pod.uid) as claim:
             if claim is not None and pod.node_name and self._chooses(pod):
-                self.has_chosen.add(pod.uid)
                 self._verify(replace(claim, pod=pod, unwritten=True))
+                self.has_chosen.add(pod.uid)
             elif claim is not None:
                 self.resolve_claim(claim, node_name, now)
         if not gone:
@@ -142,9 +142,7 @@ class Claims:
 
     def resolve_claim(self, claim: Claim, node_name: str, now: float) -> None:
         """End the claimed reservations on the node to which the pod is bound, and restore all others."""
-        asked = [each for each in self._unverified.pop(claim.pod.uid, ()) if each.taken is not claim.taken]
-        if asked:
-            self._unverified[claim.pod.uid] = asked
+        self._withdraw(claim)
         self._holdings.count_occupants(claim.node_name)
         if not node_name:
             self.forget_owner(claim.pod.uid)
@@ -192,9 +190,19 @@ class Claims:
 
     def _verify(self, claim: Claim) -> None:
         """Ask the driver to verify with the API server that the pod of a claim is bound."""
-        self._records.effects.claims.append(claim)
         self._unverified[claim.pod.uid].append(claim)
-        self._holdings.count_occupants(claim.node_name)
+        try:
+            self._holdings.count_occupants(claim.node_name)
+        except Exception:
+            self._withdraw(claim)
+            raise
+        self._records.effects.claims.append(claim)
+
+    def _withdraw(self, claim: Claim) -> None:
+        """Verify no more the claim of a pod and these reservations."""
+        asked = [each for each in self._unverified.pop(claim.pod.uid, ()) if each.taken is not claim.taken]
+        if asked:
+            self._unverified[claim.pod.uid] = asked
 
     def _claimed(self, uid: str) -> Resources:
         """Return the amounts of an owner that come from reservations whose claim may still fail."""
