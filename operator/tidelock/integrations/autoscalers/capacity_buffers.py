@@ -27,7 +27,7 @@ from tidelock.load.cooperative import in_slices
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta, StoredObject
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.object_writer import ObjectWriter, WritableObject
+from tidelock.scheduler.actions.object_writer import ObjectWriter, WritableObject, another_object
 
 logger = logging.getLogger(__name__)
 
@@ -215,12 +215,10 @@ class CapacityBufferController(ObjectWriter):
         metadata = {"name": key.name, "namespace": key.namespace, "labels": {LABEL: "true"}, **marks}
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content}
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        try:
+        with another_object():  # it may not exist: for NotFound, the resource or the namespace is missing
             answer = await self._client.patch(
                 resource.item(key.name, key.namespace), body, kind="apply", params=params
             )
-        except NotFound as error:  # an object would be created, so its resource or namespace is missing
-            raise ApiError(str(error), status=error.status) from error
         copies.upsert(None, decode_known(answer))
 
     async def _remove(self, key: Key, resource: ApiResource, copies: Copies) -> None:

@@ -35,7 +35,7 @@ from tidelock.kube.watch import Reflector
 from tidelock.model.meta import Key
 from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.object_writer import ObjectWriter
+from tidelock.scheduler.actions.object_writer import ObjectWriter, another_object
 from tidelock.scheduler.actions.tasks import until_woken
 from tidelock.scheduler.controllers.creations import Creations
 
@@ -289,7 +289,7 @@ class ProvisioningRequestController(ObjectWriter):
         try:
             group = request.group([template async for template in self._templates(request)])
             async with self.turn(request.meta):
-                with suppress(AlreadyExists):  # the answer to an earlier creation was lost
+                with suppress(AlreadyExists), another_object():  # the answer to an earlier creation was lost
                     await self._client.create(RESERVATIONGROUPS.collection(namespace), group)
         except Invalid as error:
             raise UnservableError(f"the ReservationGroup is refused: {error.message}") from error

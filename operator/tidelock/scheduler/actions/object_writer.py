@@ -9,6 +9,7 @@ When a write is sent, repeated or given up is decided here:
 - A write is tried once. If a difference is left, the object is compared again. So nothing is held in a pause.
 - A conflict ends a write, because the watch brings the version that it met. If that version is known
   already, the difference is computed again at once.
+- A conflict of a request for another object, such as one that it owns, does not (`another_object`).
 - Any other error of the API server is counted, logged, and tried again after a pause. The pause doubles, up
   to 5 s while the error may pass by itself, and up to 60 s for a write that the API server refuses. A new
   spec ends the pause, and so does a new phase of a Reservation.
@@ -23,8 +24,8 @@ the field manager.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from tidelock.kube.client import ApiResource
@@ -52,6 +53,27 @@ class WritableObject(Protocol):
     @property
     def status(self) -> Mapping[str, Any]:
         """The stored status as plain JSON values."""
+
+
+@contextmanager
+def another_object() -> Iterator[None]:
+    """Hold during a request for another object than the written one, such as one that it owns.
+
+    A Conflict or NotFound of that request says nothing about the written object, so no watch brings news of
+    it. Each is raised as an error of no such type, with which the write is tried again. A Conflict may pass
+    by itself: two creations can meet in one ResourceQuota.
+    """
+    try:
+        yield
+    except (Conflict, NotFound) as error:
+        kind = TransientError if isinstance(error, Conflict) else ApiError
+        raise kind(
+            error.message,
+            status=error.status,
+            reason=error.reason,
+            retry_after=error.retry_after,
+            fields=error.fields,
+        ) from error
 
 
 class _Pause(NamedTuple):
@@ -170,12 +192,13 @@ class ObjectWriter(ABC):
         self._sent[meta.key] = status
 
     async def _delete(self, meta: ObjectMeta, resource: ApiResource | None = None) -> None:
-        """Delete an object in exactly this version, within a turn. Raises ApiError."""
-        await self._client.delete(
-            (resource or self._resource).item(meta.name, meta.namespace),
-            uid=meta.uid,
-            resource_version=meta.resource_version,
-        )
+        """Delete an object in exactly this version, within a turn. Raises ApiError.
+
+        With a resource it is another object than the written one.
+        """
+        path = (resource or self._resource).item(meta.name, meta.namespace)
+        with nullcontext() if resource is None else another_object():
+            await self._client.delete(path, uid=meta.uid, resource_version=meta.resource_version)
 
     def _forget(self, key: Key) -> None:
         """Drop the back-offs and the pause of an object that is gone, or is as it should be."""

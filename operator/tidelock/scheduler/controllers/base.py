@@ -18,7 +18,7 @@ from tidelock.ledger.lifecycle.timers import Timers
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.object_writer import ObjectWriter
+from tidelock.scheduler.actions.object_writer import ObjectWriter, another_object
 from tidelock.scheduler.actions.status_events import StatusEvents
 from tidelock.scheduler.actions.tasks import until_woken
 from tidelock.scheduler.controllers.creations import Creations
@@ -281,7 +281,8 @@ class Reconciler(ObjectWriter, Generic[K]):
         namespace = kept.meta.namespace
         try:
             async with self.turn(kept.meta):
-                await self._client.create(RESERVATIONS.collection(namespace), self._manifest(kept, name))
+                with another_object():
+                    await self._client.create(RESERVATIONS.collection(namespace), self._manifest(kept, name))
         except AlreadyExists:
             return ApiError(f"there is another Reservation {name}")
         except ApiError as error:

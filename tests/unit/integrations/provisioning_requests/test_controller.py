@@ -11,7 +11,15 @@ from builders import NAMESPACE, Json, encode
 from tidelock.integrations.provisioning_requests.controller import ProvisioningRequestController
 from tidelock.integrations.provisioning_requests.request import decode_request
 from tidelock.kube.client import RESERVATIONGROUPS
-from tidelock.kube.errors import AdmissionUnavailable, ApiError, Forbidden, Invalid, ServerError
+from tidelock.kube.errors import (
+    AdmissionUnavailable,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+)
 from tidelock.model.reservation_group import decode_group
 from unit.integrations.provisioning_requests.requests import (
     ACTIVE,
@@ -175,16 +183,25 @@ async def test_a_refused_group_fails_the_request_with_the_words_of_the_api_serve
     [
         Forbidden("exceeded quota", status=403),
         AdmissionUnavailable("exceeded quota by a policy that is not ready", status=422),
+        Conflict("another request has met the exceeded quota", status=409),
+        NotFound("exceeded quota, or no such kind", status=404),
     ],
 )
 async def test_a_group_that_can_not_be_created_yet_is_tried_again_and_the_status_says_why(
     scene: Scene, error: ApiError
 ) -> None:
-    """Regression: a 422 of a policy that could not be evaluated failed the request for good."""
+    """Regression: a 422 of a policy that could not be evaluated failed the request for good.
+
+    A second 409 or 404 ended the tries, as if the request itself had changed.
+    """
     scene.api.refuses["POST"] = error
     await scene.ask()
     assert conditions(scene.status) == {"Accepted": "True", "Provisioned": "False"}
     assert "exceeded quota" in scene.message("Provisioned")
+    for _ in range(12):
+        assert scene.tasks.await_pause()
+        await turns(40)
+    assert max(scene.tasks.pauses) <= 60
     del scene.api.refuses["POST"]
     scene.tasks.await_pause()
     await turns(40)

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NAMESPACE, NOW
-from tidelock.kube.errors import AdmissionUnavailable, Conflict, Forbidden
+from tidelock.kube.errors import AdmissionUnavailable, ApiError, Conflict, Forbidden, NotFound
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation_group import ReservationGroup
@@ -80,7 +80,8 @@ async def test_a_group_with_members_that_were_not_created_before_its_deadline_is
     assert scene.shell.reserved() == 0
 
 
-async def test_a_member_that_appears_after_its_group_was_rejected_is_removed() -> None:
+@pytest.mark.parametrize("refused", [False, True], ids=["at once", "after a conflict"])
+async def test_a_member_that_appears_after_its_group_was_rejected_is_removed(refused: bool) -> None:
     """An API server may carry out a request after its client has given up, so the group was complete."""
     scene = GroupScene()
     finished = {"phase": "Rejected", "finishedAt": format_instant(NOW), "conditions": []}
@@ -94,8 +95,14 @@ async def test_a_member_that_appears_after_its_group_was_rejected_is_removed() -
             "status": {"observedGeneration": -1},
         }
     scene.see_members()
+    if refused:
+        scene.api.refuses["DELETE"] = Conflict("the object has been modified", status=409)
     async with scene.open():
         await scene.go_on()
+        if refused:
+            del scene.api.refuses["DELETE"]
+            assert scene.shell.tasks.await_pause()
+            await turns(30)
         (gone,) = [name for name in WORKERS if lock_path(name) not in scene.api.objects]
         scene.shell.event_handlers.reservations.remove(
             scene.shell.ledger.entries[Key(NAMESPACE, gone)].reservation
@@ -143,6 +150,33 @@ async def test_a_creation_that_admission_could_not_judge_is_soon_retried() -> No
         assert scene.status["phase"] == "Active"
     assert len(scene.shell.tasks.pauses) >= 1
     assert max(scene.shell.tasks.pauses) <= 5
+
+
+@pytest.mark.parametrize(
+    ("error", "longest"),
+    [
+        (Conflict("Operation cannot be fulfilled on resourcequotas", status=409), 5),
+        (NotFound("the server could not find the requested resource", status=404), 60),
+    ],
+)
+async def test_a_creation_that_meets_a_conflict_or_a_missing_kind_again_and_again_is_retried(
+    error: ApiError, longest: float
+) -> None:
+    """Regression: the error was taken for one of the group itself, so no member was created any more."""
+    scene = GroupScene()
+    scene.api.refuses["POST"] = error
+    scene.ask(pendingDeadlineSeconds=86_400)
+    async with scene.open():
+        for _ in range(12):
+            await scene.go_on()
+            assert str(error) in scene.condition("Active")["message"]
+            assert scene.shell.tasks.await_pause()
+        assert max(scene.shell.tasks.pauses) <= longest
+        del scene.api.refuses["POST"]
+        await scene.go_on()
+        while scene.shell.tasks.await_pause():
+            await scene.go_on()
+        assert scene.status["phase"] == "Active"
 
 
 async def test_a_member_that_was_created_and_never_seen_is_created_again() -> None:

@@ -111,6 +111,7 @@ async def test_a_window_that_changes_while_it_is_deleted_is_deleted_in_a_second_
     scene.controller.reconcile(KEY)
     await scene.shell.settle()
     assert scene.windows == [FIRST]
+    assert scene.shell.tasks.await_pause()
     await scene.go_on()
     assert scene.windows == []
 
