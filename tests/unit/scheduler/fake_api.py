@@ -39,9 +39,9 @@ class FakeApi(KubeClient):
         self.unknown_fields: frozenset[str] = frozenset()
         self.gate = asyncio.Event()
         self.gate.set()
-        self._faults: deque[tuple[ApiError, bool]] = deque()
+        self._faults: deque[tuple[Exception, bool]] = deque()
 
-    def fails(self, *errors: ApiError) -> None:
+    def fails(self, *errors: Exception) -> None:
         """Refuse the next requests."""
         self._faults.extend((error, False) for error in errors)
 

@@ -259,6 +259,72 @@ async def test_an_object_that_is_gone_is_not_written_again(shell: Shell, writer:
     assert writer.again == []
 
 
+@pytest.mark.parametrize("found", ["nothing", "another"])
+async def test_an_object_of_the_same_name_as_a_refused_one_begins_with_the_shortest_pause(
+    shell: Shell, writer: Writer, found: str
+) -> None:
+    """Regression: a retry that found the object gone kept the long pause for the next one of the name."""
+    shell.api.fails(*[Invalid("no", status=422)] * 9)
+    for _ in range(9):
+        writer.reconcile(KEY)
+        await shell.settle()
+        assert shell.tasks.await_pause()
+    shell.api.fails(NotFound("gone", status=404), Invalid("no", status=422))
+    shell.api.gate.clear()
+    writer.reconcile(KEY)
+    await turns()
+    another = Thing(ObjectMeta("team", NAMESPACE, uid="another", resource_version="9", generation=1))
+    writer.thing = another if found == "another" else None
+    shell.api.gate.set()
+    await shell.settle()
+    writer.thing = another
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert shell.tasks.pauses[-1] <= 0.1
+
+
+async def test_an_object_that_is_gone_before_its_retry_begins_leaves_no_pause_to_another_one(
+    shell: Shell, writer: Writer
+) -> None:
+    shell.api.fails(*[Invalid("no", status=422)] * 10)
+    for _ in range(9):
+        writer.reconcile(KEY)
+        await shell.settle()
+        assert shell.tasks.await_pause()
+    assert writer.thing is not None
+    meta, writer.thing = writer.thing.meta, None
+    writer.reconcile(KEY)
+    writer.thing = Thing(_changed(meta, uid="another"))
+    writer.reconcile(KEY)
+    await shell.settle()
+
+    assert shell.tasks.pauses[-1] <= 0.1
+
+
+@pytest.mark.parametrize("edit", [{"generation": 2}, {"uid": "another"}], ids=["edited", "replaced"])
+async def test_a_fault_pauses_the_version_for_which_it_came_up(
+    shell: Shell, writer: Writer, edit: dict[str, Any]
+) -> None:
+    """Regression: an edit that came during the write was left alone for up to 5 minutes."""
+    shell.api.fails(LookupError("a bug"))
+    shell.api.gate.clear()
+    writer.reconcile(KEY)
+    await turns()
+    writer.edit(resource_version="2", **edit)
+    shell.api.gate.set()
+    await shell.settle()
+
+    assert shell.isolation.faults == ["status shop/team: a bug"]
+    assert shell.api.verbs == ["PUT"]
+    assert writer.again == [KEY]
+    shell.api.objects[PATH]["metadata"] |= {"uid": "uid-team", "resourceVersion": "2"} | (
+        {"uid": edit["uid"]} if "uid" in edit else {}
+    )
+    await write(shell, writer)
+    assert not writer.lags(KEY)
+
+
 async def test_a_fault_is_reported_in_the_status_and_pauses_the_retries_of_its_object(
     shell: Shell, writer: Writer
 ) -> None:

@@ -154,6 +154,7 @@ class ObjectWriter(ABC):
         if key in self._writing or self._is_left_alone(key):
             return
         if (stored := self._stored(key)) is None:
+            self._forget(key)
             return
         with self._isolation.attempt(self._step, self._resource, stored.meta) as attempt:
             if self._differs(key):
@@ -167,7 +168,8 @@ class ObjectWriter(ABC):
     def _spawn(self, key: Key, stored: WritableObject, failure: Attempt | None = None) -> None:
         """Write an object in the background, or its status alone after a fault."""
         self._writing.add(key)
-        self._tasks.spawn(self._write(key, failure), FaultSubject(self._step, self._resource, stored.meta))
+        about = FaultSubject(self._step, self._resource, stored.meta)
+        self._tasks.spawn(self._write(key, stored.meta, failure), about)
 
     def lags(self, key: Key) -> bool:
         """Return whether an object differs from its desired state with no write under way."""
@@ -206,20 +208,23 @@ class ObjectWriter(ABC):
         self._passing.reset(key)
         self._refused.reset(key)
 
-    async def _write(self, key: Key, failure: Attempt | None) -> None:
-        """Write an object once, or its status alone after a fault."""
+    async def _write(self, key: Key, meta: ObjectMeta, failure: Attempt | None) -> None:
+        """Write an object once, or its status alone after a fault in this version."""
         again = False
         try:
             if failure is None and (stored := self._stored(key)) is not None:
-                with self._isolation.attempt(self._step, self._resource, stored.meta) as attempt:
+                meta = stored.meta
+                with self._isolation.attempt(self._step, self._resource, meta) as attempt:
                     again = await self._write_once(key, stored)
                 failure = attempt
             if failure is not None and failure.error is not None:
-                await self._leave_alone(key, failure.error, failure.pause)
+                again = await self._leave_alone(key, meta, failure.error, failure.pause)
         finally:
             self._writing.discard(key)
             self._sent.pop(key, None)
             self._ended(key)
+        if (known := self._stored(key)) is None or known.meta.uid != meta.uid:
+            self._forget(key)
         if again:
             self._compare_later(key)
 
@@ -277,16 +282,23 @@ class ObjectWriter(ABC):
         fields = {kind: str(key), "error": str(error), "again_in": round(again_in, 1)}
         logger.warning("an object was not written", extra=fields)
 
-    async def _leave_alone(self, key: Key, fault: Exception, seconds: float) -> None:
-        """Name a fault in the status of its object, and leave the object alone for a while."""
-        if (stored := self._stored(key)) is None:
-            return
+    async def _leave_alone(self, key: Key, meta: ObjectMeta, fault: Exception, seconds: float) -> bool:
+        """Name a fault in the status of its object, and leave the object with this spec alone for a while.
+
+        Returns:
+            whether the object must be compared at once, as it has another spec by now.
+
+        """
+        stored = self._stored(key)
+        if stored is None or (stored.meta.uid, stored.meta.generation) != (meta.uid, meta.generation):
+            return stored is not None
         try:
             await self._write_fault(stored, fault)
         except ApiError as error:
             self._count_failure(key, error, seconds)  # the next fault is written again
         finally:
-            self._pause(key, stored.meta, seconds)
+            self._pause(key, meta, seconds)
+        return self._stored(key) is not None and not self._is_left_alone(key)
 
     async def _write_fault(self, stored: WritableObject, fault: Exception) -> None:
         """Name a fault in the status. An object that has finished keeps the status of its end."""
