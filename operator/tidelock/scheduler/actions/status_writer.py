@@ -75,6 +75,7 @@ class StatusWriter(ObjectWriter):
         self.unwritten: dict[Key, None] = {}
         self.waiting: dict[str, dict[Key, None]] = {}
         self._waiting_writes: set[Key] = set()
+        self._phases: dict[Key, Phase] = {}  # those of the writes under way
         self._answered: dict[Key, float] = {}  # until when each waits at most, by the monotonic clock
 
     def record(self, effects: Effects) -> None:
@@ -127,12 +128,12 @@ class StatusWriter(ObjectWriter):
         return True
 
     def _ended(self, key: Key) -> None:
-        if key in self._waiting_writes:
-            self._waiting_writes.discard(key)
-            entry = self._ledger.entries.get(key) if key in self._paused else None
-            if entry is not None and entry.phase is not Phase.PENDING:  # the same
-                self._forget(key)
-                self._compare_later(key)
+        self._waiting_writes.discard(key)
+        phase = self._phases.pop(key, None)
+        entry = self._ledger.records.find(key) if key in self._paused else None
+        if entry is not None and phase is not None and entry.phase is not phase:
+            self._forget(key)  # the API server refused another status
+            self._compare_later(key)
         if self.waiting:
             self._wake_loop()
 
@@ -217,6 +218,7 @@ class StatusWriter(ObjectWriter):
             entry = self._ledger.records.find(key)
             if entry is None or entry.deleted:
                 return
+            self._phases[key] = entry.phase
             removable = self._removable(entry)
             # The last state goes with the deletion event, so that a client that waits sees how a reservation
             # ended. Consumed is spared the extra write: the pod is bound, which says it all.

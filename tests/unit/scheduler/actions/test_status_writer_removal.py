@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders import NAMESPACE, encode, node, pod
-from tidelock.kube.errors import ServerError
+from tidelock.kube.errors import Invalid, ServerError
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
@@ -275,3 +275,32 @@ async def test_a_new_object_can_have_the_name_of_one_that_is_gone() -> None:
     shell.step()
     await shell.publish()
     assert shell.stored_status()["phase"] == "Active"
+
+
+@pytest.mark.parametrize("first", ["write", "refusal"])
+async def test_a_reservation_that_expires_during_a_write_that_is_refused_reports_it_at_once(
+    first: str,
+) -> None:
+    """Regression: `Expired` waited for up to a minute, though a new phase ends a pause that has begun."""
+    shell = Shell(node("node-a"))
+    shell.store_reservation(retention="Retain")
+    shell.step()
+    if first == "refusal":
+        shell.api.fails(*[Invalid("status.phase: unsupported value", status=422)] * 10)
+        await shell.publish()
+        for _ in range(9):
+            assert shell.tasks.await_pause()
+            await shell.publish()
+        assert shell.tasks.await_pause()
+    shell.api.fails(Invalid("status.phase: unsupported value", status=422))
+    shell.api.gate.clear()
+    shell.flush()
+    await turns()
+    shell.clock.advance(600)
+    shell.step()
+    shell.flush()
+    shell.api.gate.set()
+    await shell.publish()
+
+    assert shell.stored_status()["phase"] == "Expired"
+    assert not shell.publisher.lags(KEY)
