@@ -34,6 +34,10 @@ class Backoffs(Generic[_K]):
         self._shortest, self._longest, self._rng = shortest, longest, rng
         self._of: dict[_K, Backoff] = {}
 
+    def __len__(self) -> int:
+        """Return the number of objects that have failed since their last success."""
+        return len(self._of)
+
     def next(self, key: _K) -> float:
         """Return the seconds to wait after one more failure of an object."""
         backoff = self._of.get(key)

@@ -75,6 +75,7 @@ class GateReporter:
             if left[namespace] and spent[namespace] < _LONGEST_OF_NAMESPACE:
                 turns.append(namespace)
             if not text or repeats(text, _written(waiting)):
+                self._backoffs.reset(waiting.pod.uid)
                 continue
             if clock.monotonic() < waiting.next_message_at:
                 self._note_due(waiting)

@@ -166,6 +166,26 @@ async def test_a_condition_that_fails_after_a_success_is_repeated_without_a_long
     assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
 
 
+@pytest.mark.parametrize("gone", [True, False], ids=["deleted", "ungated"])
+async def test_a_pod_that_gets_no_message_after_a_failed_write_is_forgotten(gone: bool) -> None:
+    """Regression: a back-off was kept for each such pod until the end of the process."""
+    shell = shell_with_a_gated_pod()
+    shell.api.fails(ServerError("etcd is down", status=500))
+    await look(shell)
+    assert len(shell.gates._backoffs) == 1
+    if gone:
+        shell.event_handlers.pods.remove(shell.see_pod())
+    else:
+        shell.store_reservation()
+        shell.step()
+    shell.clock.advance(60)
+    shell.gates.look()
+    await shell.settle()
+
+    assert not conditions(shell)
+    assert len(shell.gates._backoffs) == 0
+
+
 async def test_a_pod_that_has_changed_in_the_meantime_is_not_overwritten() -> None:
     """Otherwise the condition PodScheduled=False could overwrite a binding that came first."""
     shell = shell_with_a_gated_pod()
