@@ -1,5 +1,6 @@
 """The operator's installation: where it is, and whether a process leads."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from tidelock.kube.config import SYSTEM_NAMESPACE
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.lease import LEASES
 from tidelock.kube.listing import list_all
-from tidelock.model.instants import parse_instant
+from tidelock.model.instants import stored_instant
 from tidelock.model.printable import printable
 
 CRDS = "in a clone of the operator's version: kubectl apply --server-side -k crds"
@@ -23,8 +24,10 @@ REAPPLY = "apply your own kustomization or Helm release in the operator's versio
 BINDERS = "add manifests/components/extender to your kustomization, or extender.enabled to your release"
 """How an installation gets the webhooks and the extender for other binders."""
 
-# Characters of a holder, which tenants can write into Leases of their own.
+# Characters of a holder or a time, which tenants can write into Leases of their own.
 _LONGEST_NAME = 100
+# Seconds by which the clock of a holder can be ahead of this one.
+_MOST_AHEAD = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,10 @@ def namespace_of(leases: Sequence[Mapping[str, Any]], now: float) -> str:
     or that was renewed last, in this order.
     """
 
-    def rank(lease: Mapping[str, Any]) -> tuple[bool, bool, str]:
+    def rank(lease: Mapping[str, Any]) -> tuple[bool, bool, float]:
         spec = lease.get("spec") or {}
-        usual = lease["metadata"]["namespace"] == SYSTEM_NAMESPACE
-        return _is_held(spec, now), usual, str(spec.get("renewTime") or "")
+        usual, renewed = lease["metadata"]["namespace"] == SYSTEM_NAMESPACE, _renewed(spec, now)
+        return _is_held(spec, now), usual, -math.inf if renewed is None else renewed
 
     return str(max(leases, key=rank)["metadata"]["namespace"]) if leases else SYSTEM_NAMESPACE
 
@@ -111,10 +114,13 @@ def lease_finding(installation: Installation, spec: Mapping[str, Any] | None, no
     if spec is None:
         advice = f"install the operator, see docs/installation.md, or see why it does not start: {look}"
         return CheckFinding("Lease", Severity.WRONG, f"there is no {name}: no operator has ever led", advice)
-    holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
-    if not holder or not renewed:
+    holder, renewed = spec.get("holderIdentity") or "", _renewed(spec, now)
+    if not holder or not spec.get("renewTime"):
         return CheckFinding("Lease", Severity.WRONG, f"no process holds {name}: no operator runs", look)
-    age, duration = now - parse_instant(renewed), spec.get("leaseDurationSeconds") or 0
+    if renewed is None:
+        text = printable(str(spec["renewTime"]))[:_LONGEST_NAME]
+        return CheckFinding("Lease", Severity.WRONG, f"{name} has no possible renewTime: {text}", look)
+    age, duration = now - renewed, spec.get("leaseDurationSeconds") or 0
     if not _is_held(spec, now):
         found = f"{holder} held {name} and has been silent for {span(age)} (limit {duration}s)"
         return CheckFinding("Lease", Severity.WRONG, found, look)
@@ -124,7 +130,16 @@ def lease_finding(installation: Installation, spec: Mapping[str, Any] | None, no
 
 def _is_held(spec: Mapping[str, Any], now: float) -> bool:
     """Return whether a Lease has a holder that renewed it within its duration."""
-    renewed = spec.get("renewTime")
-    if not spec.get("holderIdentity") or not renewed:
+    renewed = _renewed(spec, now)
+    if not spec.get("holderIdentity") or renewed is None:
         return False
-    return now - parse_instant(renewed) <= (spec.get("leaseDurationSeconds") or 0)
+    return now - renewed <= (spec.get("leaseDurationSeconds") or 0)
+
+
+def _renewed(spec: Mapping[str, Any], now: float) -> float | None:
+    """Return when a Lease was renewed, or None if its time can't be read or is too far ahead.
+
+    Tenants can write any time into Leases of their own.
+    """
+    renewed = stored_instant(spec.get("renewTime"))
+    return None if renewed is None or renewed > now + _MOST_AHEAD else renewed

@@ -119,6 +119,26 @@ def test_the_installation_is_where_the_held_lease_is() -> None:
     assert namespace_of([held("a", "x", ago=90), held("b", "x", ago=60)], NOW) == "b"
 
 
+IMPOSSIBLE = ["0000-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z", "soon", format_instant(NOW + 900)]
+
+
+@pytest.mark.parametrize("renewed", IMPOSSIBLE)
+@pytest.mark.parametrize("ago", [2, 60], ids=["held", "silent"])
+def test_a_lease_of_a_tenant_with_an_impossible_time_is_not_held(renewed: str, ago: float) -> None:
+    """Regression: a year 0 ended the command, and a year 2999 outranked the installation's own Lease."""
+    tenants = held("shop", "laptop_1")
+    tenants["spec"]["renewTime"] = renewed
+    own = held("platform", "pod_1", ago=ago)
+    assert namespace_of([tenants, own], NOW) == "platform"
+    assert other_leaders_finding(PLACE, [OWN, tenants], NOW).level is Severity.OK
+    found = lease(renewTime=renewed)
+    assert (found.level, "no possible renewTime" in found.found) == (Severity.WRONG, True)
+
+
+def test_a_lease_whose_holder_has_a_clock_that_is_ahead_is_held() -> None:
+    assert lease(renewTime=format_instant(NOW + 60)).level is Severity.OK
+
+
 @pytest.mark.parametrize(
     ("read", "level"),
     [

@@ -68,6 +68,17 @@ async def test_a_lease_that_is_no_longer_renewed_is_no_leader(
     assert await looks(server, client, left, left) == [{}, {}]
 
 
+@pytest.mark.parametrize("renewed", ["0000-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"])
+async def test_the_time_in_a_lease_does_not_count(
+    server: ScriptedServer, client: KubeClient, renewed: str
+) -> None:
+    left = lease("shop", 1)
+    left["spec"]["renewTime"] = renewed
+    mill = [lease("mill", 1)], [lease("mill", 2)]
+    found = await looks(server, client, [left, *mill[0]], [left, *mill[1]])
+    assert found == [{}, {Key("mill", "tidelock"): "laptop_1"}]
+
+
 async def test_a_released_lease_is_no_leader(server: ScriptedServer, client: KubeClient) -> None:
     assert await looks(server, client, [lease("shop", 1)], [lease("shop", 2, holder="")]) == [{}, {}]
 
