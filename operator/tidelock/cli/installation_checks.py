@@ -23,6 +23,7 @@ from tidelock.kube.client import (
     ApiResource,
 )
 from tidelock.kube.errors import Forbidden, NotFound
+from tidelock.kube.lease import LEASES
 from tidelock.model.api.crds import CustomResource
 from tidelock.scheduler.informers.informers import OTHERS, OWN
 
@@ -119,7 +120,7 @@ def _stored(schema: Any) -> Any:
 async def check_rights(session: Session, installation: Installation) -> CheckFinding:
     """Check whether the operator may do everything that it does."""
     wanted = [
-        (verb, resource, "")
+        (verb, resource, "", "")
         for resource in (
             NODES,
             PODS,
@@ -128,7 +129,8 @@ async def check_rights(session: Session, installation: Installation) -> CheckFin
         )
         for verb in ("list", "watch")
     ]
-    wanted += _WRITES
+    wanted += [(*right, "") for right in _WRITES]
+    wanted.append(("list", LEASES, "", installation.lease))
     allowed = await asyncio.gather(*(_may(session, installation, *right) for right in wanted))
     missing = [_right(*right) for right, may in zip(wanted, allowed, strict=True) if not may]
     user = f"ServiceAccount {installation.namespace}/{installation.account}"
@@ -145,13 +147,20 @@ async def check_rights(session: Session, installation: Installation) -> CheckFin
 
 
 async def _may(
-    session: Session, installation: Installation, verb: str, resource: ApiResource, subresource: str
+    session: Session,
+    installation: Installation,
+    verb: str,
+    resource: ApiResource,
+    subresource: str,
+    name: str,
 ) -> bool:
+    """Return whether the operator may do something to the object of a name, or to all if it is empty."""
     attributes = {
         "verb": verb,
         "group": resource.group,
         "resource": resource.plural,
         "subresource": subresource,
+        "name": name,
     }
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -170,8 +179,9 @@ async def _may(
     return bool(answer["status"]["allowed"])
 
 
-def _right(verb: str, resource: ApiResource, subresource: str) -> str:
-    return f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
+def _right(verb: str, resource: ApiResource, subresource: str, name: str) -> str:
+    right = f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
+    return f"{right} of name {name} in all namespaces" if name else right
 
 
 async def check_fence(session: Session, installation: Installation) -> CheckFinding:
