@@ -9,8 +9,9 @@ one pod after the other, whenever budgets allow it.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 
 from tidelock.kube.client import PODS, RESERVATIONS
 from tidelock.kube.errors import (
@@ -37,6 +38,7 @@ logger = logging.getLogger(__name__)
 _TRIES = 5
 # Seconds after which victims are chosen again when an eviction failed, as the cause may last.
 _AGAIN = 5.0
+_FAILURES: Mapping[str, str] = MappingProxyType({"eviction": "an eviction failed", "move": "a move failed"})
 
 
 class Evictor:
@@ -94,13 +96,16 @@ class Evictor:
                         return
                     continue
                 if not gone:
-                    self._telemetry.api_errors.labels("eviction", type(error).__name__).inc()
-                    logger.warning("an eviction failed", extra={"pod": str(victim.key), "error": str(error)})
+                    self._count_failure("eviction", victim, error)
                 await asyncio.sleep(_AGAIN)
                 self._failed(attempt, victim)
             else:
                 self._record_event(attempt, victim, note)
             return
+
+    def _count_failure(self, write: str, victim: Pod, error: ApiError) -> None:
+        self._telemetry.api_errors.labels(write, type(error).__name__).inc()
+        logger.warning(_FAILURES[write], extra={"pod": str(victim.key), "error": str(error)})
 
     def _failed(self, attempt: PreemptionAttempt, victim: Pod) -> None:
         """Schedule another choice of victims for the preemptor."""
@@ -120,16 +125,18 @@ class Evictor:
                 try:
                     await self._ask_to_evict(victim)
                 except (NotFound, Conflict, TooManyRequests, AdmissionUnavailable) as error:
+                    if isinstance(error, AdmissionUnavailable):
+                        self._count_failure("move", victim, error)
                     if victim.uid not in unanswered:
                         moving.spared(task, victim.uid)
                     # Until the watch shows that it is gone, or its budget or a policy allows it.
                     await pause(error)
                 except TransientError as error:
+                    self._count_failure("move", victim, error)
                     unanswered.add(victim.uid)
                     await pause(error)
                 except ApiError as error:
-                    self._telemetry.api_errors.labels("move", type(error).__name__).inc()
-                    logger.warning("a move failed", extra={"pod": str(victim.key), "error": str(error)})
+                    self._count_failure("move", victim, error)
                     moving.spared(task, victim.uid)
                     moving.failed(task, f"pod {victim.key} can't be evicted: {error}", self._clock.now())
                 else:

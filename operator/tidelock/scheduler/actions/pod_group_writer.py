@@ -8,7 +8,7 @@ import msgspec
 
 from tidelock.cluster.pod_groups import PodGroups
 from tidelock.kube.client import PODGROUPS
-from tidelock.kube.errors import ApiError, TransientError
+from tidelock.kube.errors import ApiError, Conflict, NotFound, TransientError
 from tidelock.model.conditions import Aspect, dated
 from tidelock.model.meta import Key
 from tidelock.model.pod_group import INITIALLY_SCHEDULED, PodGroup, decode_pod_group
@@ -26,6 +26,7 @@ class PodGroupWriter:
 
     def __init__(self, context: WriterContext, groups: PodGroups) -> None:
         self._client = context.client
+        self._telemetry = context.telemetry
         self._tasks = context.tasks
         self._clock = context.clock
         self._groups = groups
@@ -45,18 +46,25 @@ class PodGroupWriter:
                 self._tasks.spawn(self._write(key), FaultSubject("pod group", PODGROUPS, result.group.meta))
 
     async def _write(self, key: Key) -> None:
-        """Write the newest result of a group, and the next one if another has come meanwhile."""
+        """Write the newest result of a group, and the next one if another has come meanwhile.
+
+        No later attempt writes the result of a scheduled group. So a failure that may pass has no last try.
+        """
         pause = self._tasks.retry_pauses()
         try:
             while (condition := self._condition(result := self._newest[key])) is not None:
                 try:
                     async with self._tasks.turn.of(key.namespace):
                         await self._patch(result, condition)
-                except TransientError as error:
-                    await pause(error)
-                    continue
-                except ApiError as error:  # the group is gone, or may not be written
-                    logger.info("a condition was not written", extra={"group": str(key), "error": str(error)})
+                except (Conflict, NotFound):
+                    pass  # the group is gone
+                except ApiError as error:
+                    self._telemetry.api_errors.labels("podgroup", type(error).__name__).inc()
+                    fields = {"group": str(key), "error": str(error)}
+                    logger.warning("a condition was not written", extra=fields)
+                    if isinstance(error, TransientError):
+                        await pause(error)
+                        continue
                 if self._newest[key] is result:
                     return
         finally:

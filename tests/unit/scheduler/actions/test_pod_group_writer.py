@@ -102,7 +102,10 @@ async def test_a_group_stays_scheduled_before_the_watch_shows_the_condition() ->
 @pytest.mark.parametrize(
     "error", [Unreachable("no answer"), AdmissionUnavailable("not yet ready", status=403)]
 )
-async def test_a_write_without_an_answer_or_a_judgement_is_repeated(error: ApiError) -> None:
+async def test_a_write_without_an_answer_or_a_judgement_is_reported_and_repeated(
+    error: ApiError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Regression: it was repeated every 5 s without any line in the log."""
     shell = Groups()
     shell.api.fails(error)
     group = decode_pod_group(encode(shell.api.objects[PATH]))
@@ -110,6 +113,9 @@ async def test_a_write_without_an_answer_or_a_judgement_is_repeated(error: ApiEr
     await shell.tasks.drain(5.0)
     assert shell.condition["status"] == "True"
     assert shell.api.verbs == ["PATCH", "PATCH"]
+    labels = {"write": "podgroup", "reason": type(error).__name__}
+    assert shell.metric("tidelock_api_write_errors_total", **labels) == 1
+    assert caplog.messages == ["a condition was not written"]
 
 
 async def test_a_newer_result_follows_the_write_under_way() -> None:

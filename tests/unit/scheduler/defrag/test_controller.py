@@ -372,6 +372,28 @@ async def test_an_eviction_that_a_budget_forbids_is_retried_and_nothing_is_delet
 
 @pytest.mark.parametrize(
     "error",
+    [AdmissionUnavailable("failed to configure binding", status=422), ServerError("no", status=500)],
+)
+@pytest.mark.usefixtures("sleeps")
+async def test_an_eviction_that_fails_again_and_again_is_reported(
+    error: ApiError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Regression: a policy that could not be evaluated kept a plan up without any line in the log."""
+    made = shell()
+    made.step()
+    await made.publish()
+    made.step()
+    await made.publish()
+    made.api.fails(*[error] * 3)
+    await carry_on(made)
+    assert pod_path("a-0") not in made.api.objects
+    assert caplog.messages == ["a move failed"] * 3
+    labels = {"write": "move", "reason": type(error).__name__}
+    assert made.metric("tidelock_api_write_errors_total", **labels) == 3
+
+
+@pytest.mark.parametrize(
+    "error",
     [
         TooManyRequests("the budget is used up", status=429),
         AdmissionUnavailable("failed to configure binding", status=422),
