@@ -152,6 +152,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
                 "occupiedSeconds": 1,
                 "epoch": 1,
                 "resources": {"cpu": "1"},
+                "grantedTemplate": {"labels": "2f1c5a0d9e8b7c64", "hostPorts": "90ab13cd57ef2468"},
                 "devices": [
                     {
                         "claim": "gpu",
