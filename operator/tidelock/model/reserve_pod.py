@@ -16,7 +16,7 @@ LABELS, AFFINITY, HOST_PORTS, LIMITS = "labels", "affinity", "hostPorts", "limit
 """The parts of a template, beside its requests, by which a reserve pod counts on its node."""
 DIGEST_LENGTH = 16
 
-_ENCODER = msgspec.json.Encoder(order="deterministic")
+_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 class ReservePod(Pod, frozen=True, dict=True):

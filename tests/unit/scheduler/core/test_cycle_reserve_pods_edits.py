@@ -1,5 +1,7 @@
 """An edited template counts for other pods once its reservation fits its node with it."""
 
+import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import assigned_to
 from tidelock.model.reserve_pod import AFFINITY, HOST_PORTS, LABELS, LIMITS
 from unit.scheduler.machinery import Core
-from unit.scheduler.reserve_pods import WEB, decide, far, hosts, port, template, term
+from unit.scheduler.reserve_pods import HOSTNAME, WEB, decide, far, hosts, port, template, term
 
 DB = {"app": "db"}
 
@@ -171,3 +173,18 @@ def test_a_pod_is_woken_when_an_edit_removes_what_kept_it_away(before: Json, wai
     core.refuse()
     core.reservation(owner="owner", generation=2, version=2, **template(DB))
     assert core.place().node_name == "node-a"
+
+
+def test_the_digest_of_a_part_depends_only_on_the_fields_that_are_set() -> None:
+    """A later version with one more field in a term must read the same template as granted."""
+    core = Core(*hosts("node-a"))
+    entry = core.reservation(**template(WEB, affinity=far(term(DB)), containers=port(8080)))
+    anti = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": DB}, "topologyKey": HOSTNAME}
+        ]
+    }
+    found = {LABELS: WEB, AFFINITY: [None, anti], HOST_PORTS: [["0.0.0.0", "TCP", 8080]]}  # noqa: S104
+    encoded = {name: json.dumps(part, separators=(",", ":"), sort_keys=True) for name, part in found.items()}
+    digests = {name: sha256(text.encode()).hexdigest()[:16] for name, text in encoded.items()}
+    assert entry.reservation.parts == digests
