@@ -120,8 +120,8 @@ def follow_expected_use(
     )
 
     def update(entry: ReservationInfo) -> None:
-        pod = entry.held_pod
-        if entry.held and not entry.occupants and pod is not None:
+        pod = entry.held_pod if entry.held and not entry.occupants else None
+        if pod is not None:
             owners = entry.reservation.spec.owners if entry.reservation.spec else ()
             residents.hold(pod, entry.node, _workload(entry.key.namespace, owners))
         else:

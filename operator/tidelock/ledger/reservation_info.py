@@ -171,7 +171,7 @@ class ReservationInfo:
     def held_pod(self) -> ReservePod | None:
         """The pod of the spec, only with what the reservation has: the rest may never be granted."""
         pod = self.reservation.pod
-        if pod is None or not self.growing:
+        if pod is None or not self._lacking:
             return pod
         return granted_part(pod, self.reserved, self._pending_parts)
 
@@ -257,10 +257,7 @@ class ReservationInfo:
     @property
     def growing(self) -> bool:
         """Whether the spec asks for more than the reservation has, or for another template."""
-        pod = self.reservation.pod
-        if pod is None or self.phase is not Phase.ACTIVE:
-            return False
-        return not covers(self.reserved, pod.requests) or bool(self._pending_parts)
+        return self.phase is Phase.ACTIVE and self._lacking
 
     @property
     def wanting(self) -> bool:
@@ -308,6 +305,11 @@ class ReservationInfo:
     def final(self) -> bool:
         """Whether it has ended for good."""
         return self.phase in FINAL
+
+    @property
+    def _lacking(self) -> bool:
+        pod = self.reservation.pod
+        return pod is not None and (not covers(self.reserved, pod.requests) or bool(self._pending_parts))
 
     @property
     def _pending_parts(self) -> list[str]:

@@ -25,6 +25,11 @@ def limited(cpu: str) -> Json:
     return shape
 
 
+def edited(core: Core, generation: int, **fields: Any) -> ReservationInfo:
+    """Deliver an edit of the reservation."""
+    return core.reservation(owner="owner", generation=generation, version=generation, **fields)
+
+
 def restarted(core: Core, entry: ReservationInfo, **fields: Any) -> tuple[Core, ReservationInfo]:
     """Start another process from the stored objects."""
     successor = Core(*hosts("node-a"), listed=False)
@@ -173,6 +178,30 @@ def test_a_pod_is_woken_when_an_edit_removes_what_kept_it_away(before: Json, wai
     core.refuse()
     core.reservation(owner="owner", generation=2, version=2, **template(DB))
     assert core.place().node_name == "node-a"
+
+
+def test_an_owner_that_is_not_bound_wakes_no_pod_with_an_edit_that_waits() -> None:
+    """Regression: the edited template counted for an instant, so its end was reported to all pods."""
+    core = Core(*hosts("node-a"))
+    entry = core.reservation(owner="owner", **template(DB))
+    core.step()
+    assert decide(core, pod("here", containers=port(8080))) == "node-a"
+    edited(core, 2, **template(DB, containers=port(8080)))
+    core.decide()
+    assert entry.growing
+    core.add(pod("waiting", containers=port(8080)))
+    core.refuse()
+    core.add(pod("owner", labels=DB))
+    assumed = core.place()
+    core.decide()
+    core.enqueued.clear()
+
+    core.decider.binding_failed(assumed, core.clock.now())
+    core.decide()
+
+    assert (entry.phase, entry.growing) == (Phase.ACTIVE, True)
+    assert [each for each in core.enqueued if "Delete" in each[1]] == []
+    assert [each.host_ports for each in core.cache.reserve_pods.on("node-a")] == [()]
 
 
 def test_the_digest_of_a_part_depends_only_on_the_fields_that_are_set() -> None:
