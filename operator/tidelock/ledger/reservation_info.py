@@ -181,10 +181,13 @@ class ReservationInfo:
 
         A planned window only keeps amounts, as the pods of that time are not known.
         """
-        if not self.reserved or self.ahead or (self.reservation.reusable and self.occupants):
-            return None
-        pod = self.held_pod
+        pod = self.held_pod if self.awaits_owner else None
         return pod if pod is not None and pod.neighbourly else None
+
+    @property
+    def awaits_owner(self) -> bool:
+        """Whether it has capacity now, and no owner uses any of it."""
+        return bool(self.reserved) and not self.ahead and not (self.reservation.reusable and self.occupants)
 
     @property
     def may_move(self) -> bool:

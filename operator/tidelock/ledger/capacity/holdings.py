@@ -279,7 +279,8 @@ class Holdings:
             self.update(entry)
         counted = self.reserve_pods.get(entry.uid)
         count_reserve_pod(self.reserve_pods, entry)
-        if amounts and counted is not None and self.reserve_pods.get(entry.uid) is not counted:
+        edited = entry.awaits_owner and self.reserve_pods.get(entry.uid) is not counted
+        if edited and counted is not None:
             self.changes.add(HoldingChange(entry, entry.node, NOTHING, NOTHING, left=counted.pod))
             self._columns.touch(entry.node)
         for listener in self._listeners:

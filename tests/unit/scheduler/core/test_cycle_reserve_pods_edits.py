@@ -10,7 +10,7 @@ from builders import Json, pod
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
-from tidelock.model.pods import assigned_to
+from tidelock.model.pods import BORROWS, assigned_to
 from tidelock.model.reserve_pod import AFFINITY, HOST_PORTS, LABELS, LIMITS
 from unit.scheduler.machinery import Core
 from unit.scheduler.reserve_pods import HOSTNAME, WEB, decide, far, hosts, port, template, term
@@ -177,6 +177,20 @@ def test_a_pod_is_woken_when_an_edit_removes_what_kept_it_away(before: Json, wai
     core.add(waiting)
     core.refuse()
     core.reservation(owner="owner", generation=2, version=2, **template(DB))
+    assert core.place().node_name == "node-a"
+
+
+def test_an_edit_of_a_reservation_that_is_lent_in_full_wakes_the_pods_that_it_kept_away() -> None:
+    """Regression: no event followed, because the reservation held nothing beside its borrower."""
+    core = Core(*hosts("node-a"))
+    entry = core.reservation(owner="owner", borrowable=True, **template(DB, affinity=far(term(WEB))))
+    core.step()
+    borrower = pod("borrower", requests={"cpu": "1"}, annotations={BORROWS: "true"})
+    assert decide(core, borrower) == "node-a"
+    assert not entry.held
+    core.add(pod("waiting", labels=WEB))
+    core.refuse()
+    edited(core, 2, borrowable=True, **template(DB))
     assert core.place().node_name == "node-a"
 
 
