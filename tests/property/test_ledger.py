@@ -11,6 +11,7 @@ from hypothesis.stateful import initialize, rule
 from builders import Json, pod_json, reservation_json
 from property.ledger_draws import (
     APPS,
+    LENDING,
     MAY_MOVE,
     NUMBERS,
     SIZES,
@@ -59,14 +60,18 @@ class Fragmented(World):
 class Edited(World):
     """The same world with reservations that get capacity, and with edits that may never be granted."""
 
-    @initialize(shapes=st.tuples(SIZES, SIZES, SIZES), weather=WEATHER)
-    def begin(self, shapes: tuple[Json, Json, Json], weather: Weather) -> None:
+    @initialize(
+        shapes=st.tuples(SIZES, SIZES, SIZES), lending=st.tuples(LENDING, LENDING, LENDING), weather=WEATHER
+    )
+    def begin(
+        self, shapes: tuple[Json, Json, Json], lending: tuple[Json, Json, Json], weather: Weather
+    ) -> None:
         """Begin with a reservation for each pod."""
         for name in ("node-a", "node-b"):
             self._put_node(name, "4")
-        for number, shape in enumerate(shapes):
-            spec: Json = {"owners": [{"pod": {"name": f"web-{number}"}}], "preemptionPolicy": "Never"} | shape
-            spec |= {"pendingDeadlineSeconds": 600}
+        for number, (shape, lends) in enumerate(zip(shapes, lending, strict=True)):
+            spec: Json = {"owners": [{"pod": {"name": f"web-{number}"}}], "preemptionPolicy": "Never"}
+            spec |= shape | lends | {"pendingDeadlineSeconds": 600}
             made = reservation_json(f"lock-{number}", uid=self._uid(), created=self.clock.now(), **spec)
             self.reservations.put(made)
         self._go_on()

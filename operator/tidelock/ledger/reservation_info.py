@@ -50,7 +50,8 @@ class ReservationInfo:
         node_uid: UID of that node.
         reserved: all capacity of the reservation.
         held: the part of `reserved` that nothing else may use. Its occupants use the rest.
-        granted: digests of the parts of the template with which it was placed (`ReservePod.parts`).
+        granted: digests of the parts of the template with which it was placed (`ReservePod.parts`), without
+            those that an edit has given up.
         devices: held devices of the node. While its owner is being bound, the reservation still has them.
         occupants: pods inside by UID, if the reservation is reusable or borrowable.
         occupied_seconds: seconds with occupants, until the last of them left.
@@ -292,6 +293,11 @@ class ReservationInfo:
             if asked:
                 kept.append(each)
         return tuple(kept)
+
+    def give_up_parts(self) -> None:
+        """Drop the granted parts of the template that the spec no longer asks for. Others may take them."""
+        parts = self.reservation.parts
+        self.granted = {name: digest for name, digest in self.granted.items() if parts.get(name) == digest}
 
     def wait(self, now: float, since: float | None = None) -> None:
         """Begin to wait for capacity again, since an instant or now. The status keeps that instant."""

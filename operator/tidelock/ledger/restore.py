@@ -5,7 +5,7 @@ present spec starts from the beginning.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -136,7 +136,8 @@ def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resour
     # While its owner is being bound, the status names what the spec asks for, beside the devices that it has.
     provided = Counter(each.resource_name for each in entry.devices if each.resource_name is not None)
     entry.reserved = at_most(entry.kept_of(held), {**held, **provided})
-    entry.granted = status.granted_template or {}
+    entry.granted = _granted(entry, status)
+    entry.give_up_parts()
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)
@@ -147,6 +148,19 @@ def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resour
     for condition in status.conditions:
         if condition.type == "Reconciling" and condition.reason == reasons.RESIZE_PENDING:
             entry.resize_problem = condition.message
+
+
+def _granted(entry: ReservationInfo, status: ReservationStatus) -> Mapping[str, str]:
+    """Return the granted parts of the template.
+
+    An earlier version does not write them, and a CRD of an earlier version drops them. All parts were granted
+    then, unless the spec was edited since, or an edit waits.
+    """
+    if status.granted_template is not None:
+        return status.granted_template
+    current = status.observed_generation == entry.reservation.meta.generation
+    waits = any(each.reason == reasons.RESIZE_PENDING for each in status.conditions)
+    return entry.reservation.parts if current and not waits else {}
 
 
 def _resume_ended(entry: ReservationInfo, status: ReservationStatus, now: float) -> None:

@@ -52,6 +52,7 @@ class Edits:
         entry.reservation, entry.problem = reservation, reservation.problem or entry.outside
         if not edited or entry.final:
             return
+        entry.give_up_parts()
         self._endings.follow_lease(entry, now)
         self._choices.look_later(entry)
         if ask_the_same(known, reservation):

@@ -105,7 +105,9 @@ def _size(entry: ReservationInfo) -> dict[str, Any]:
     status: dict[str, Any] = {}
     if resources := shown_resources(entry):
         status["resources"] = _shown(resources)
-    if entry.granted and entry.node and entry.phase not in SETTLED:
+    # Without any granted part it is empty. An absent one is of an earlier version, which granted all parts.
+    parted = entry.reservation.pod is None or entry.reservation.parts
+    if parted and entry.node and entry.phase not in SETTLED:
         status["grantedTemplate"] = dict(entry.granted)
     if entry.devices:
         status["devices"] = [each.to_status() for each in entry.devices]

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from builders import Json, pod
+from builders import Json, node, pod
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
-from tidelock.model.pods import BORROWS, assigned_to
+from tidelock.model.pods import BORROWS, Pod, assigned_to
 from tidelock.model.reserve_pod import AFFINITY, HOST_PORTS, LABELS, LIMITS
 from unit.scheduler.machinery import Core
 from unit.scheduler.reserve_pods import HOSTNAME, WEB, decide, far, hosts, port, template, term
 
 DB = {"app": "db"}
+UNREADABLE: Json = {"resources": {"cpu": "two"}}
 
 
 def limited(cpu: str) -> Json:
@@ -111,7 +112,7 @@ def test_unedited_parts_count_while_a_larger_size_waits(*, restarts: bool) -> No
     assert "anti-affinity" in decide(core, pod("three", affinity=far(term(WEB))))
 
 
-def test_an_edit_that_is_reverted_counts_as_before() -> None:
+def test_an_edit_that_is_reverted_counts_once_it_is_granted_again() -> None:
     core = Core(*hosts("node-a"))
     entry = core.reservation(owner="owner", **template(WEB, containers=port(8080)))
     core.step()
@@ -120,6 +121,8 @@ def test_an_edit_that_is_reverted_counts_as_before() -> None:
     core.decide()
     assert entry.growing
     core.reservation(owner="owner", generation=3, version=3, **template(WEB, containers=port(8080)))
+    assert entry.growing
+    core.step()
     assert not entry.growing
     assert "free ports" in decide(core, pod("thief", containers=port(8080)))
 
@@ -178,6 +181,109 @@ def test_a_pod_is_woken_when_an_edit_removes_what_kept_it_away(before: Json, wai
     core.refuse()
     core.reservation(owner="owner", generation=2, version=2, **template(DB))
     assert core.place().node_name == "node-a"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("away", [template(), UNREADABLE], ids=["readable", "unreadable"])
+@pytest.mark.parametrize(
+    ("shape", "intruder"),
+    [
+        (template(containers=port(8080)), pod("intruder", containers=port(8080))),
+        (template(WEB), pod("intruder", affinity=far(term(WEB)))),
+        (template(affinity=far(term(WEB))), pod("intruder", labels=WEB)),
+    ],
+    ids=["port", "label", "anti-affinity"],
+)
+def test_a_part_that_an_edit_gave_up_does_not_come_back_unchecked(
+    shape: Json, intruder: Pod, away: Json, *, restarts: bool
+) -> None:
+    """Regression: the reverted part counted at once, beside the pod that had been placed meanwhile."""
+    core = Core(*hosts("node-a"))
+    core.reservation(owner="owner", **shape)
+    core.step()
+    entry = edited(core, 2, **away)
+    core.decide()
+    assert "grantedTemplate" in render_reservation(entry, core.clock.now()) or away == template()
+    assert decide(core, intruder) == "node-a"
+    if restarts:
+        core, entry = restarted(core, entry, owner="owner", generation=3, version=3, **shape)
+        core.list_all()
+    else:
+        entry = edited(core, 3, **shape)
+    assert (entry.phase, entry.growing) == (Phase.ACTIVE, True)
+    core.decide()
+    assert entry.resize_problem
+
+    core.event_handlers.pods.remove(assigned_to(intruder, "node-a"))
+    core.decide()
+    assert (entry.growing, entry.resize_problem) == (False, "")
+    assert decide(core, intruder) != "node-a"
+
+
+def test_a_part_that_was_replaced_for_a_time_is_granted_again_before_it_counts() -> None:
+    core = Core(*hosts("node-a"))
+    entry = core.reservation(owner="owner", **template(WEB, containers=port(8080)))
+    core.step()
+    assert decide(core, pod("here", containers=port(9090))) == "node-a"
+    edited(core, 2, **template(WEB, containers=port(9090)))
+    core.decide()
+    assert entry.granted.keys() == {LABELS}
+    assert decide(core, pod("intruder", containers=port(8080))) == "node-a"
+    edited(core, 3, **template(WEB, containers=port(8080)))
+    core.decide()
+    assert (entry.growing, bool(entry.resize_problem)) == (True, True)
+    assert [each.host_ports for each in core.cache.reserve_pods.on("node-a")] == [()]
+
+
+@pytest.mark.parametrize(
+    ("change", "generation", "counts"),
+    [
+        ("as written", 1, True),
+        ("absent", 1, True),
+        ("absent", 2, False),
+        ("absent, with an edit that waits", 1, False),
+        ("empty", 1, False),
+    ],
+)
+def test_a_status_without_granted_parts_is_of_another_version(
+    change: str, generation: int, *, counts: bool
+) -> None:
+    """Regression: no part counted after an upgrade until the reservation was granted again.
+
+    On a node that takes no more pods it never was, and a pod took its host port.
+    """
+    core = Core(*hosts("node-a"))
+    fields: Json = {"owner": "owner"} | template(containers=port(8080))
+    entry = core.reservation(**fields)
+    core.step()
+    status = render_reservation(entry, core.clock.now())
+    if change == "empty":
+        status["grantedTemplate"] = {}
+    elif change != "as written":
+        del status["grantedTemplate"]
+    if "waits" in change:
+        waits = {"type": "Reconciling", "status": "True", "reason": "ResizePending", "message": "no ports"}
+        status["conditions"].append(status["conditions"][0] | waits)
+
+    tainted = node("node-a", cpu="64", labels={HOSTNAME: "node-a"}, taints=["key=value:NoSchedule"])
+    core = Core(tainted, listed=False)
+    entry = core.reservation(status=status, generation=generation, version=2, **fields)
+    core.list_all()
+    core.decide()
+    assert entry.growing is not counts
+    thief = pod("thief", containers=port(8080), tolerations=[{"operator": "Exists"}])
+    assert (decide(core, thief) != "node-a") is counts
+
+
+def test_a_status_shows_that_no_part_of_a_template_was_granted() -> None:
+    """An absent field would be read as the status of an earlier version, which had no such parts."""
+    core = Core(*hosts("node-a"))
+    core.add(pod("here", containers=port(8080), node_name="node-a"))
+    core.reservation(owner="owner", nodeName="node-a")
+    core.step()
+    entry = edited(core, 2, nodeName="node-a", **template(containers=port(8080)))
+    core.decide()
+    assert render_reservation(entry, core.clock.now())["grantedTemplate"] == {}
 
 
 def test_an_edit_of_a_reservation_that_is_lent_in_full_wakes_the_pods_that_it_kept_away() -> None:
