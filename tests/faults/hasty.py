@@ -15,6 +15,9 @@ _LISTENING = 5.0
 _QUIET = 50.0
 # Seconds of the machine without events after which no more effects are expected.
 _LULL = 0.02
+# Seconds of the machine that the last connections have to end, and turns of the loop after that.
+_PARTING = 5.0
+_TURNS = 5
 
 
 class _Selector(selectors.DefaultSelector):
@@ -59,6 +62,18 @@ class HastyLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self.selector.skipped
 
+    async def close_connections(self) -> None:
+        """Wait until all connections are gone: the end of a TLS connection waits for the server.
+
+        The loop has one of its own, by which threads wake it.
+        """
+        end = time.monotonic() + _PARTING
+        with awaiting_answer():
+            while len(self.selector.get_map()) > 1 and time.monotonic() < end:  # noqa: ASYNC110 -- no event is set
+                await asyncio.sleep(_LULL)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
 
 @contextmanager
 def awaiting_answer() -> Iterator[None]:
@@ -78,10 +93,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to the end in a loop of its own."""
 
     async def to_the_end() -> T:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, HastyLoop)
         try:
             return await work
         finally:
-            await asyncio.sleep(_LULL)  # connections that were closed last are gone some turns later
+            await loop.close_connections()
 
     with asyncio.Runner(loop_factory=HastyLoop) as runner:
         return runner.run(to_the_end())
