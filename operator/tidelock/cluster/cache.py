@@ -75,7 +75,13 @@ class Cache:
         self._listeners: list[PodMove] = []
         self._observers: list[CacheObserver] = []
         self._followers: list[PodMove] = [_follower(self.pod_counts)]
-        self._parts: tuple[PodMove, ...] = (self._list, self._follow, *totals.parts, self._notify_listeners)
+        # The followers know pods, and not only their totals.
+        self._parts: tuple[PodMove, ...] = (
+            self._list,
+            partial(apply_all, self._followers),
+            *totals.parts,
+            partial(apply_all, self._listeners),
+        )
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the columns. The same one serves until nodes change."""
@@ -263,13 +269,6 @@ class Cache:
         self._on_node[placed.node_name][uid] = placed
         self._in_namespace[key.namespace][uid] = placed
         self._by_key[key] = placed
-
-    def _follow(self, placed: Placed, sign: int) -> None:
-        """Pass a pod on to everything that knows pods and not only their totals."""
-        apply_all(self._followers, placed, sign)
-
-    def _notify_listeners(self, placed: Placed, sign: int) -> None:
-        apply_all(self._listeners, placed, sign)
 
     def _count_node(self, name: str, sign: int, undo: Callable[[Callable[[], object]], None]) -> None:
         """Add the pods and reserve pods of a node to its totals, or subtract them."""

@@ -32,6 +32,7 @@ from tidelock.kube.errors import (
     error_from_event,
 )
 from tidelock.kube.lines import LineSplitter
+from tidelock.kube.retries import Retries
 from tidelock.kube.wire import (
     ListPage,
     parse_event,
@@ -207,7 +208,7 @@ class Reflector(Generic[_T]):
         self._on_listed = on_listed
         self._unusable = unusable
         self._behind: dict[Key, tuple[asyncio.TimerHandle, _T | None]] = {}
-        self._retries: dict[_Step, asyncio.TimerHandle] = {}
+        self._retries = Retries[_Step]()
         self._settings = settings
         self._clock = clock
         self._sleep = sleep
@@ -233,8 +234,9 @@ class Reflector(Generic[_T]):
             while True:
                 await self._sleep(await self._attempt())
         finally:
-            for handle in (*(handle for handle, _ in self._behind.values()), *self._retries.values()):
+            for handle, _ in self._behind.values():
                 handle.cancel()
+            self._retries.close()
 
     async def _attempt(self) -> float:
         """List if that is needed, and watch until the stream ends. Return the seconds until the next try."""
@@ -273,14 +275,16 @@ class Reflector(Generic[_T]):
 
     def _end_list(self, present: Collection[Key]) -> None:
         """Remove the objects that are gone, after all present ones have been delivered."""
-        self._cancel_retry(_END_OF_LIST)
+        self._retries.cancel(_END_OF_LIST)
         for key in [key for key in (*self._store, *self.faulty) if key not in present]:
             self._remove(key)
         with self._try("list", ObjectMeta("")) as attempt:
             self._sink.synced()
             self.synced.set()
         if attempt.error is not None:  # all that is known then is present
-            self._retry(_END_OF_LIST, attempt.pause, lambda: self._end_list({*self._store, *self.faulty}))
+            self._retries.schedule(
+                _END_OF_LIST, attempt.pause, lambda: self._end_list({*self._store, *self.faulty})
+            )
 
     async def _fetch_page(self, token: str) -> ListPage:
         # Without a resourceVersion the list is as new as etcd itself, never older than an earlier result.
@@ -437,22 +441,14 @@ class Reflector(Generic[_T]):
     def _report_removed(self, last: _T) -> None:
         """Deliver the removal of an object, again later if that fails, unless it is there again."""
         step = last.meta.key, last.meta.uid
-        self._cancel_retry(step)
+        self._retries.cancel(step)
         known = self._store.get(last.meta.key)
         if known is not None and not _is_another(last.meta, known.meta):
             return
         with self._try("removal", last.meta) as attempt:
             self._sink.remove(last)
         if attempt.error is not None:
-            self._retry(step, attempt.pause, partial(self._report_removed, last))
-
-    def _retry(self, step: _Step, pause: float, function: Callable[[], None]) -> None:
-        """Repeat a step after a pause, unless it is done before."""
-        self._retries[step] = asyncio.get_running_loop().call_later(pause, function)
-
-    def _cancel_retry(self, step: _Step) -> None:
-        if (handle := self._retries.pop(step, None)) is not None:
-            handle.cancel()
+            self._retries.schedule(step, attempt.pause, partial(self._report_removed, last))
 
     def _advance(self, version: int) -> None:
         self._version = version

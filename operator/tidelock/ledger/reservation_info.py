@@ -172,9 +172,9 @@ class ReservationInfo:
     def held_pod(self) -> ReservePod | None:
         """The pod of the spec, only with what the reservation has: the rest may never be granted."""
         pod = self.reservation.pod
-        if pod is None or not self._lacking:
+        if pod is None or not _lacks(self):
             return pod
-        return granted_part(pod, self.reserved, self._pending_parts)
+        return granted_part(pod, self.reserved, _pending_parts(self))
 
     @property
     def reserve_pod(self) -> ReservePod | None:
@@ -261,7 +261,7 @@ class ReservationInfo:
     @property
     def growing(self) -> bool:
         """Whether the spec asks for more than the reservation has, or for another template."""
-        return self.phase is Phase.ACTIVE and self._lacking
+        return self.phase is Phase.ACTIVE and _lacks(self)
 
     @property
     def wanting(self) -> bool:
@@ -294,11 +294,6 @@ class ReservationInfo:
                 kept.append(each)
         return tuple(kept)
 
-    def give_up_parts(self) -> None:
-        """Drop the granted parts of the template that the spec no longer asks for. Others may take them."""
-        parts = self.reservation.parts
-        self.granted = {name: digest for name, digest in self.granted.items() if parts.get(name) == digest}
-
     def wait(self, now: float, since: float | None = None) -> None:
         """Begin to wait for capacity again, since an instant or now. The status keeps that instant."""
         self.seen_waiting_at = now
@@ -315,13 +310,20 @@ class ReservationInfo:
         """Whether it has ended for good."""
         return self.phase in FINAL
 
-    @property
-    def _lacking(self) -> bool:
-        pod = self.reservation.pod
-        return pod is not None and (not covers(self.reserved, pod.requests) or bool(self._pending_parts))
 
-    @property
-    def _pending_parts(self) -> list[str]:
-        """The parts of the template that differ from those with which the reservation was placed."""
-        parts = self.reservation.parts
-        return [name for name, digest in parts.items() if self.granted.get(name) != digest]
+def give_up_parts(entry: ReservationInfo) -> None:
+    """Drop the granted parts of the template that the spec no longer asks for. Others may take them."""
+    parts = entry.reservation.parts
+    entry.granted = {name: digest for name, digest in entry.granted.items() if parts.get(name) == digest}
+
+
+def _lacks(entry: ReservationInfo) -> bool:
+    """Return whether the spec asks for more than the reservation has, whatever its phase."""
+    pod = entry.reservation.pod
+    return pod is not None and (not covers(entry.reserved, pod.requests) or bool(_pending_parts(entry)))
+
+
+def _pending_parts(entry: ReservationInfo) -> list[str]:
+    """Return the parts of the template that differ from those with which a reservation was placed."""
+    parts = entry.reservation.parts
+    return [name for name, digest in parts.items() if entry.granted.get(name) != digest]

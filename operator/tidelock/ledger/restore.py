@@ -13,7 +13,7 @@ from tidelock.ledger.lifecycle import lifetime, two_phase
 from tidelock.ledger.lifecycle.leases import lease_followed, lease_of
 from tidelock.ledger.lifecycle.migration import read_plan
 from tidelock.ledger.lifecycle.transitions import FINAL, GIVEN, SETTLED
-from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo
+from tidelock.ledger.reservation_info import QueuePosition, ReservationInfo, give_up_parts
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase, ReservationStatus
 from tidelock.model.api.reserved_devices import ReservedDevice
@@ -137,7 +137,7 @@ def _resume_held(entry: ReservationInfo, status: ReservationStatus, held: Resour
     provided = Counter(each.resource_name for each in entry.devices if each.resource_name is not None)
     entry.reserved = at_most(entry.kept_of(held), {**held, **provided})
     entry.granted = _granted(entry, status)
-    entry.give_up_parts()
+    give_up_parts(entry)
     entry.bound_pod = status.bound_pod
     entry.node, entry.node_uid = status.node_name or "", status.node_uid or ""
     _resume_reason(entry, status)

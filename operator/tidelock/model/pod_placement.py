@@ -24,7 +24,7 @@ class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
         return self.required_during_scheduling_ignored_during_execution
 
 
-class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel"):
     """Selected pods, and the topology key of the domain to share with them or to avoid.
 
     A `label_selector` of None selects no pod, an empty one selects all. A `namespace_selector` of None adds
@@ -40,14 +40,14 @@ class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class WeightedPodAffinityTerm(msgspec.Struct, frozen=True, rename="camel"):
     """A preferred term, with its weight (1 to 100)."""
 
     weight: int
     pod_affinity_term: PodAffinityTerm
 
 
-class PodAffinity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class PodAffinity(msgspec.Struct, frozen=True, rename="camel"):
     """Requirements and preferences of a pod for its neighbours: affinity or anti-affinity."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()

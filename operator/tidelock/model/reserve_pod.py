@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
@@ -96,4 +97,13 @@ def granted_part(pod: ReservePod, amounts: Resources, pending: Collection[str]) 
 
 
 def _digest(part: object) -> str:
-    return sha256(_ENCODER.encode(part)).hexdigest()[:DIGEST_LENGTH]
+    """Return a digest that a later version also has, if it knows more fields that are not set here."""
+    plain = _set_fields(msgspec.to_builtins(part, order="sorted"))
+    return sha256(_ENCODER.encode(plain)).hexdigest()[:DIGEST_LENGTH]
+
+
+def _set_fields(value: Any) -> Any:
+    """Return plain JSON values without the fields that are null or an empty list, which are the defaults."""
+    if isinstance(value, dict):
+        return {name: _set_fields(each) for name, each in value.items() if each not in (None, [], ())}
+    return [_set_fields(each) for each in value] if isinstance(value, list | tuple) else value

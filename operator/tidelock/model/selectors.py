@@ -23,7 +23,7 @@ PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
 
 
-class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
+class Requirement(msgspec.Struct, frozen=True):
     """One expression over a label (or, in a node selector, a field)."""
 
     key: str
@@ -90,7 +90,7 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
         return left > right if self.operator == "Gt" else left < right
 
 
-class LabelSelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
     """Labels and expressions, all of which must hold."""
 
     match_labels: dict[str, str] = {}

@@ -11,7 +11,7 @@ from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.queue.admission import Admission
 from tidelock.ledger.queue.waiting import WaitingReservations
 from tidelock.ledger.records import Records
-from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.ledger.reservation_info import ReservationInfo, give_up_parts
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
@@ -52,7 +52,7 @@ class Edits:
         entry.reservation, entry.problem = reservation, reservation.problem or entry.outside
         if not edited or entry.final:
             return
-        entry.give_up_parts()
+        give_up_parts(entry)
         self._endings.follow_lease(entry, now)
         self._choices.look_later(entry)
         if ask_the_same(known, reservation):
