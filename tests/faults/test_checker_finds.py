@@ -121,7 +121,7 @@ def _deletions_in_a_gap_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _statuses_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def write_once(self: StatusWriter, key: Key, _failure: object) -> None:
+    async def write_once(self: StatusWriter, key: Key, *_: object) -> None:
         await self._write_difference(key)
 
     monkeypatch.setattr(StatusWriter, "_write", write_once)
