@@ -146,11 +146,12 @@ _ADMISSION = re.compile(
     r"|(?=admission webhook \"[^\"]*\" denied the request: )"
     r"|(?=policy (?:'[^']*'|\"[^\"]*\") [^:]*denied request: )"
 )
-# A policy that denies requests without its parameter has judged.
+# A policy without its parameter is one of them: it may come yet, or the API server has not seen it
+# (kubernetes/kubernetes#130887).
 _UNJUDGED = re.compile(
     r"not yet ready to handle request|status unknown for quota: |"
     r"(?:ValidatingAdmissionPolicy|policy) (?:'[^']*'|\"[^\"]*\")(?: with binding '[^']*')? denied request: "
-    r"failed to configure (?:policy|binding): (?!no params found for policy binding with)"
+    r"failed to configure (?:policy|binding): "
 )
 _TIMED_OUT = (
     "context deadline exceeded",

@@ -127,6 +127,7 @@ _NO_PARAMETER = "no params found for policy binding with `Deny` parameterNotFoun
 _UNJUDGED = [
     (422, f'pods "a" is forbidden: {_POLICY}failed to configure binding: paramKind kind `X` not yet synced'),
     (422, f'pods "a" is forbidden: {_POLICY}failed to configure binding: context deadline exceeded'),
+    (422, f'pods "a" is forbidden: {_POLICY}failed to configure binding: {_NO_PARAMETER}'),
     (
         422,
         "pods is forbidden: ValidatingAdmissionPolicy 'x' denied request: failed to configure policy: y",
@@ -156,7 +157,6 @@ _JUDGED = [
     (403, 'pods "a" is forbidden: User "b" cannot create resource "pods"', Forbidden),
     (403, 'pods "a" is forbidden: exceeded quota: team, requested: pods=1, used: pods=1', Forbidden),
     (403, f'pods "a" is forbidden: {_POLICY}exceeded quota: team', Forbidden),
-    (422, f'pods "a" is forbidden: {_POLICY}failed to configure binding: {_NO_PARAMETER}', Invalid),
     (422, 'Reservation "a" is invalid: spec.x: Invalid value: "context deadline exceeded"', Invalid),
     (422, 'Reservation "a" is invalid: spec.x: Invalid value: "not yet ready to handle request"', Invalid),
     (422, "spec.x: failed to configure binding: x", Invalid),
