@@ -186,11 +186,7 @@ def _right(verb: str, resource: ApiResource, subresource: str, name: str) -> str
 
 async def check_fence(session: Session, installation: Installation) -> CheckFinding:
     """Check whether the API server refuses writes of a former leader."""
-    try:
-        binding = msgspec.json.decode(await session.client.get(POLICY_BINDINGS.item("tidelock-fence")))
-    except NotFound:
-        binding = None
-    return fence_finding(installation, binding)
+    return fence_finding(installation, await _policy_binding(session, "tidelock-fence"))
 
 
 def fence_finding(installation: Installation, binding: Mapping[str, Any] | None) -> CheckFinding:
@@ -209,7 +205,7 @@ def fence_finding(installation: Installation, binding: Mapping[str, Any] | None)
 
 async def check_status_writers(session: Session) -> CheckFinding:
     """Check which clients may write statuses. See docs/security.md to extend that."""
-    if await _has_policy(session, "tidelock-status-writers"):
+    if await _policy_binding(session, "tidelock-status-writers") is not None:
         return CheckFinding("statuses", Severity.OK, "the API server refuses all but the operator's")
     found = (
         "ValidatingAdmissionPolicyBinding tidelock-status-writers is missing: "
@@ -218,12 +214,13 @@ async def check_status_writers(session: Session) -> CheckFinding:
     return CheckFinding("statuses", Severity.NOTE, found, REAPPLY)
 
 
-async def _has_policy(session: Session, name: str) -> bool:
+async def _policy_binding(session: Session, name: str) -> dict[str, Any] | None:
+    """Return a ValidatingAdmissionPolicyBinding, or None if there is none."""
     try:
-        await session.client.get(POLICY_BINDINGS.item(name))
+        binding: dict[str, Any] = msgspec.json.decode(await session.client.get(POLICY_BINDINGS.item(name)))
     except NotFound:
-        return False
-    return True
+        return None
+    return binding
 
 
 async def check_webhook(

@@ -412,9 +412,8 @@ def test_an_admitted_binding_whose_end_fails_ends_later_and_affects_no_other() -
     assert not scene.ledger.claims.in_flight
 
 
-@pytest.mark.parametrize("step", ["notify", "upsert"])
-def test_a_pod_of_a_lapsed_binding_is_queued_although_a_step_after_its_end_fails(step: str) -> None:
-    """The binding was forgotten by then, so nothing queued the pod until its next event."""
+def admitted_long_ago() -> tuple[Scene, Isolating, Pod]:
+    """Build a scene with an admitted pod that is about to lapse. Failed steps are repeated after 10 s."""
     isolation = Isolating()
     isolation.pause = 10.0
     scene = Scene(a="2", on_failure=isolation.failed)
@@ -422,6 +421,13 @@ def test_a_pod_of_a_lapsed_binding_is_queued_although_a_step_after_its_end_fails
     scene.arrive(waiting)
     assert scene.admit(waiting) == ""
     scene.clock.advance(UNSEEN_SECONDS)
+    return scene, isolation, waiting
+
+
+@pytest.mark.parametrize("step", ["notify", "upsert"])
+def test_a_pod_of_a_lapsed_binding_is_queued_although_a_step_after_its_end_fails(step: str) -> None:
+    """The binding was forgotten by then, so nothing queued the pod until its next event."""
+    scene, isolation, waiting = admitted_long_ago()
     original, failures = getattr(scene.queue, step), [LookupError("planted")]
 
     def fails(*arguments: Any) -> None:
@@ -440,13 +446,7 @@ def test_a_pod_of_a_lapsed_binding_is_queued_although_a_step_after_its_end_fails
 
 
 def test_a_pod_that_is_gone_is_not_queued_by_the_retry_of_its_lapsed_binding() -> None:
-    isolation = Isolating()
-    isolation.pause = 10.0
-    scene = Scene(a="2", on_failure=isolation.failed)
-    waiting = pod("web-0", requests={"cpu": "2"})
-    scene.arrive(waiting)
-    assert scene.admit(waiting) == ""
-    scene.clock.advance(UNSEEN_SECONDS)
+    scene, _, waiting = admitted_long_ago()
     with planted(scene.queue, "upsert", name="web-0", times=1):
         scene.check.lapse(scene.clock.now())
     scene.unbound_pods.remove(waiting)
