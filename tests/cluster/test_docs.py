@@ -167,9 +167,9 @@ def test_a_page_prints_the_documented_output(
                 if command.words[:3] == ("kubectl", "annotate", "node"):
                     until_nodes_are_known(world, str(replayed))
     finally:
+        page.run("kubectl delete namespace shop --ignore-not-found --wait=false")
         page.run("kubectl delete node worker-1 worker-2 quickstart --ignore-not-found --wait=false")
         page.run("kubectl delete waterlevel tutorial --ignore-not-found --wait=false")
-        page.run("kubectl delete namespace shop --ignore-not-found --wait=false")
     assert replayed >= fewest
 
 

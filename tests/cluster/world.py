@@ -47,12 +47,16 @@ class World:
         api.create(_NAMESPACES.collection(), {"metadata": {"name": self.namespace}})
 
     def close(self) -> None:
-        """Delete all objects of the test. A test's WaterLevel has the name of its namespace."""
+        """Delete all objects of the test. A test's WaterLevel has the name of its namespace.
+
+        The namespace goes first: a ReplicaSet would create the deleted pods again, and another test's nodes
+        would get them.
+        """
+        self.admin.delete(_NAMESPACES.item(self.namespace))
         self.admin.delete_all(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
         for resource in (RESERVATIONSCHEDULES, RESERVATIONGROUPS, RESERVATIONS, PODS):
             self.admin.delete_all(resource.collection(self.namespace))
         self.admin.delete_all(f"{NODES.collection()}?labelSelector={_LABEL}={self.namespace}")
-        self.admin.delete(_NAMESPACES.item(self.namespace))
 
     def node_name(self, name: str) -> str:
         """Return the full name of the test's node `name`, which no other test uses."""
