@@ -12,13 +12,14 @@ from random import Random
 from typing import Any, NamedTuple, get_args
 
 from tidelock.client.advice import ADVICE, NO_CAPACITY
+from tidelock.clock import SystemClock
 from tidelock.framework.config import default_configuration
 from tidelock.load.metrics import LoadMetrics
 from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION, CustomResource
 from tidelock.model.api.wire import VALIDATIONS, DnsLabel, LabelKey, LabelValue, Subdomain
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
+from tidelock.scheduler.assembly import assemble_core
+from tidelock.scheduler.informers.unreadable import UnreadableObjectCounts
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 from tidelock.telemetry import Telemetry
@@ -215,8 +216,8 @@ class Family(NamedTuple):
 def exported() -> Iterator[Family]:
     """Yield all metrics that a leader registers."""
     telemetry = Telemetry(lambda: 0.0, Random(0))  # noqa: S311 -- nothing is sampled
-    decider = Decider(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS))
-    telemetry.registry.register(UnreadableObjectReporter(lambda *_: None, tuple))
+    decider = assemble_core(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS), SystemClock()).decider
+    telemetry.registry.register(UnreadableObjectCounts(()))
     telemetry.registry.register(Gauges(decider.ledger, decider.cache.columns, decider.queue))
     LoadMetrics(telemetry.registry, lambda: 0.0)
     for collector in telemetry.registry._collector_to_names:  # noqa: SLF001 -- labels are known before any sample

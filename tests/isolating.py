@@ -2,10 +2,12 @@
 
 import asyncio
 import time
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, Self
 
 from tidelock.isolation import Isolation
 from tidelock.kube.client import ApiResource
+from tidelock.kube.events import EventType, ObjectReference
 from tidelock.model.meta import ObjectMeta
 
 
@@ -21,6 +23,16 @@ class Isolating(Isolation):
         self.pause: float | None = None
         self._first: BaseException | None = None
         self._failed = asyncio.Event()
+
+    def to(
+        self,
+        count: Callable[[str, str], None],
+        record: Callable[[ObjectReference, EventType, str, str, str], None],
+        monotonic: Callable[[], float],
+    ) -> Self:
+        """Count and report the faults as well, as in a process."""
+        super().__init__(count, record, monotonic)
+        return self
 
     def failed(self, step: str, about: ApiResource | str, meta: ObjectMeta, error: BaseException) -> float:
         self._take(f"{step} {meta.key}: {error}", error)

@@ -26,6 +26,7 @@ from tidelock.model.usage_annotations import (
     encode_node_level,
 )
 from tidelock.plugins.registry import BUILTINS, DEFAULT_PLUGINS
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
@@ -93,10 +94,8 @@ class Stopped:
 def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, EventHandlers]:
     """Return a decider with nodes, placed pods that are spread over them in turn, and active reservations."""
     builtins = replace(BUILTINS, defaults=tuple(workload.enabled))
-    decider = Decider(default_configuration(SCHEDULER, builtins))
-    event_handlers = EventHandlers(
-        decider.cache, decider.ledger, decider.queue, decider.waiting_pods, Stopped(), lambda: None
-    )
+    core = assemble_core(default_configuration(SCHEDULER, builtins), Stopped())
+    decider, event_handlers = core.decider, core.event_handlers
     for number, node in enumerate(_nodes(nodes)):
         event_handlers.nodes.upsert(None, _measured(node, number) if workload.measured else node)
     for pod in _placed(placed, nodes):
@@ -105,8 +104,7 @@ def furnished(workload: Workload, nodes: int, placed: int) -> tuple[Decider, Eve
         at_once(decider.measurements.take(_uses(_placed(placed, nodes))))
     for number in range(workload.reservations):
         event_handlers.reservations.upsert(None, decode_reservation(encoded_reservation(number)))
-    for synced in (event_handlers.nodes, event_handlers.pods, event_handlers.reservations):
-        synced.synced()
+    core.all_listed()
     for _ in due_steps(decider, lambda: NOW):
         pass
     return decider, event_handlers

@@ -14,10 +14,9 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
-from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.simulation.cluster import GPU, NAMESPACE, SCHEDULER, VirtualClock, node_of
 from tidelock.simulation.world import Machine
 
@@ -58,18 +57,15 @@ class Member:
         self.bound = 0
         self._clock = clock
         self._on_bound = on_bound
-        self._decider = decider = Decider(default_configuration(SCHEDULER, BUILTINS))
-        self._event_handlers = event_handlers = EventHandlers(
-            decider.cache, decider.ledger, decider.queue, decider.waiting_pods, clock, _do_nothing
-        )
+        core = assemble_core(default_configuration(SCHEDULER, BUILTINS), clock)
+        self._decider, self._event_handlers = core.decider, core.event_handlers
         self._jobs: dict[str, Job] = {}
         self._pods: dict[str, Pod] = {}
         self._reservations: dict[str, Reservation] = {}
         for machine in machines:
-            event_handlers.nodes.upsert(None, node_of(machine))
-        for sink in (event_handlers.nodes, event_handlers.pods, event_handlers.reservations):
-            sink.synced()
-        self.gpu = decider.columns.column_of.get(GPU, NO_ROW)
+            self._event_handlers.nodes.upsert(None, node_of(machine))
+        core.all_listed()
+        self.gpu = core.decider.columns.column_of.get(GPU, NO_ROW)
 
     def create(self, job: Job) -> None:
         """Create a job's pod."""
@@ -163,7 +159,3 @@ def _reservation(job: Job, seconds: int) -> Reservation:
         },
     }
     return decode_reservation(msgspec.json.encode(body))
-
-
-def _do_nothing() -> None:
-    """Do nothing, as decisions are made when the simulation asks for them."""

@@ -23,6 +23,7 @@ from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.defrag.controller import PLAN_SECONDS
 from tidelock.scheduler.informers.event_handlers import EventHandlers
@@ -70,19 +71,15 @@ def lock_json(number: int, cpus: float, priority: int) -> Json:
 
 def world(nodes: int, pods: int) -> tuple[Decider, EventHandlers]:
     """Return a decider with fragmented nodes."""
-    decider = Decider(default_configuration("bench", BUILTINS))
-    cache, ledger = decider.cache, decider.ledger
-    event_handlers = EventHandlers(
-        cache, ledger, decider.queue, decider.waiting_pods, Stopped(), lambda: None
-    )
+    core = assemble_core(default_configuration("bench", BUILTINS), Stopped())
+    decider, event_handlers = core.decider, core.event_handlers
     for number in range(nodes):
         event_handlers.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
     millis = (_CPUS - _LEFT) * 1000 // pods
     for number in range(nodes * pods):
         plain = pod_json(number, node_name(number % nodes), millis)
         event_handlers.pods.upsert(None, decode_pod(msgspec.json.encode(plain)))
-    for sink in (event_handlers.nodes, event_handlers.pods, event_handlers.reservations):
-        sink.synced()
+    core.all_listed()
     return decider, event_handlers
 
 

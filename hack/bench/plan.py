@@ -26,8 +26,7 @@ from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.scheduler.assembly import assemble_core
 
 _NOW = 1_800_000_000.0
 _NAMESPACE = "bench"
@@ -69,18 +68,14 @@ class World:
     """A decider with full nodes."""
 
     def __init__(self, nodes: int) -> None:
-        self.decider = Decider(default_configuration("bench", BUILTINS))
-        cache, ledger = self.decider.cache, self.decider.ledger
-        self.event_handlers = EventHandlers(
-            cache, ledger, self.decider.queue, self.decider.waiting_pods, Stopped(), lambda: None
-        )
+        core = assemble_core(default_configuration("bench", BUILTINS), Stopped())
+        self.decider, self.event_handlers = core.decider, core.event_handlers
         for number in range(nodes):
             self.event_handlers.nodes.upsert(None, decode_node(msgspec.json.encode(plain_node(number))))
         for number in range(2 * nodes):
             raw = msgspec.json.encode(pod_json(number, node_name(number % nodes)))
             self.event_handlers.pods.upsert(None, decode_pod(raw))
-        for sink in (self.event_handlers.nodes, self.event_handlers.pods, self.event_handlers.reservations):
-            sink.synced()
+        core.all_listed()
 
     def plan(self, plain: Json) -> float:
         """Plan a reservation, and return the seconds of its step.

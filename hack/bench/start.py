@@ -13,8 +13,9 @@ import pstats
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -41,9 +42,11 @@ from bench.scenarios import node_name, plain_node, plain_pod, pod_object
 from devcluster.output import say
 from tidelock.framework.config import default_configuration
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, ApiResource, KubeClient
+from tidelock.kube.watch import Reflector
 from tidelock.ledger.output.status import render_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.running import collect_seldom, keeping_nearly_all
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
@@ -68,7 +71,8 @@ class Recorded:
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes:
         """Return a page of a list. The token of the next page is its first number."""
-        objects = next(objects for resource, objects in self.lists.items() if resource.collection() == path)
+        found = (objects for resource, objects in self.lists.items() if resource.collection() == path)
+        objects: Sequence[bytes] = next(found, ())
         start = int(params.get("continue", 0))
         end = start + int(params["limit"])
         token = str(end) if end < len(objects) else ""
@@ -113,25 +117,15 @@ async def start(lists: Lists, parts: Parts) -> None:
     """
     before = _resident()
     with parts.timed(_WHOLE), keeping_nearly_all():
-        decider = Decider(default_configuration(SCHEDULER, BUILTINS))
-        handlers = EventHandlers(
-            decider.cache, decider.ledger, decider.queue, decider.waiting_pods, Stopped(), lambda: None
-        )
+        core = assemble_core(default_configuration(SCHEDULER, BUILTINS), Stopped())
+        decider, handlers = core.decider, core.event_handlers
         all_listed = handlers.await_resource("all")
         client = cast(KubeClient, Recorded(lists))
-        followed = list(
-            reflectors(
-                client,
-                handlers,
-                handlers.pods,
-                Random(0),  # noqa: S311 -- for jitter
-                whole=False,
-                on_faults=lambda _resource, _meta: None,
-                on_failure=lambda _step, _about, _meta, _error: 0.0,
-            )
-        )
+        make = partial(Reflector, client, rng=Random(0))  # noqa: S311 -- for jitter
+        followed = list(reflectors(make, handlers, handlers.pods, whole=False))
         for reflector in followed:
-            with parts.timed(f"list of {reflector.resource.plural}"):
+            name = f"list of {reflector.resource.plural}"
+            with parts.timed(name) if reflector.resource in lists else nullcontext():
                 task = asyncio.create_task(reflector.run())
                 await reflector.synced.wait()
                 task.cancel()

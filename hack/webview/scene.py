@@ -20,8 +20,7 @@ from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.model.usage_annotations import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Decider
-from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 from webview.stage import Stage
 
@@ -57,17 +56,10 @@ class Scene:
 
     def __init__(self) -> None:
         self.clock = FakeClock(_START)
-        decider = Decider(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS))
-        self.stage = Stage(decider, self.clock)
-        self._event_handlers = EventHandlers(
-            decider.cache, decider.ledger, decider.queue, decider.waiting_pods, self.clock, lambda: None
-        )
-        for sink in (
-            self._event_handlers.nodes,
-            self._event_handlers.pods,
-            self._event_handlers.reservations,
-        ):
-            sink.synced()
+        core = assemble_core(default_configuration(DEFAULT_SCHEDULER_NAME, BUILTINS), self.clock)
+        self.stage = Stage(core.decider, self.clock)
+        self._event_handlers = core.event_handlers
+        core.all_listed()
 
     def node(self, name: str, amounts: Mapping[str, str], water: str | None = None, **spec: Any) -> None:
         """Add a node, with the annotation of its measured use if it is given."""

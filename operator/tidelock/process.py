@@ -9,28 +9,34 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from uuid import uuid4
 
 import uvloop
 
 from tidelock import __version__
+from tidelock.assembly import Assembly, assemble
 from tidelock.binders.errors import ClientsError
 from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.handlers import lifecycle
+from tidelock.health import STUCK, Health
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import ConfigError, Connection, load_connection
 from tidelock.kube.lease import Leadership, Lease, LeaseLostError, LeaseTimes, NoElection
 from tidelock.kube.lease_thread import LeaseThread
-from tidelock.leader import STUCK, Leader
+from tidelock.leader import lead
 from tidelock.logs import configure_logs
 from tidelock.plugins.registry import read_configuration_file
 from tidelock.running import background, end_within, until
 from tidelock.settings import Settings
 from tidelock.tcp_server import ServingError, serve_tcp
 from tidelock.tokens import read_token
+
+if TYPE_CHECKING:
+    from tidelock.serving import MetricsToken
+    from tidelock.web.site import Site
 
 logger = logging.getLogger(__name__)
 
@@ -88,55 +94,68 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         client = KubeClient(
             connection, user_agent=agent, may_write=leadership.check, manager=lambda: leadership.manager
         )
-        leader = Leader(settings, configuration, connection, client, leadership, clock, rng)
-        leader.end_within = end_within
-        async with client, background(_serve_soon(settings, leader)) as ended:
+        assembly = assemble(settings, configuration, connection, client, leadership, clock, rng)
+        ending = asyncio.Event()
+        health = Health(assembly, ending)
+        async with client, background(_serve_soon(settings, assembly, health)) as ended:
             ended.add_done_callback(lambda _: stop.set())
             logger.info(
                 "started",
                 extra={
                     "version": __version__,
                     "server": connection.server,
-                    "schedulers": ", ".join(leader.profiles),
+                    "schedulers": ", ".join(assembly.context.core.decider.profiles),
                 },
             )
             if await until(stop, leadership.acquire()):
-                await leader.lead(stop)
+                await lead(assembly, stop, ending, end_within)
             if ended.done():
                 ended.result()
 
 
-async def _serve_soon(settings: Settings, leader: Leader) -> NoReturn:
+async def _serve_soon(settings: Settings, assembly: Assembly, health: Health) -> NoReturn:
     """Serve probes, metrics and the web view, once decisions are under way or are long in coming.
 
     The server needs aiohttp, whose import takes a tenth of a start.
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(_SERVING_SECONDS):
-            await leader.under_way.wait()
+            await health.under_way.wait()
     await asyncio.to_thread(import_module, "tidelock.serving")
-    async with _served(settings, leader) as port:
+    async with _served(settings, assembly, health) as port:
         logger.info("serving", extra={"port": port})
         await asyncio.Event().wait()
     raise AssertionError
 
 
-def _served(settings: Settings, leader: Leader) -> AbstractAsyncContextManager[int]:
+def _served(settings: Settings, assembly: Assembly, health: Health) -> AbstractAsyncContextManager[int]:
     """Serve probes, metrics and the web view over HTTP while the context lasts. Yields the port."""
     from tidelock.serving import MetricsToken, serve  # noqa: PLC0415 -- see above
 
     token = MetricsToken(Path(settings.metrics_token_file)) if settings.metrics_token_file else None
-    site = leader.site(token) if settings.web_view else None
+    site = _make_site(assembly, health, token) if settings.web_view else None
     return serve(
         settings.listen,
         settings.port,
-        leader.telemetry.registry,
-        alive=lambda: leader.alive,
-        ready=lambda: leader.ready,
-        details=lambda: leader.details,
+        assembly.context.writers.telemetry.registry,
+        alive=lambda: health.alive,
+        ready=lambda: health.ready,
+        details=lambda: health.details,
         token=token,
         site=None if site is None else site.application,
     )
+
+
+def _make_site(assembly: Assembly, health: Health, token: "MetricsToken | None") -> "Site":
+    """Make the web view. A token restricts it to requests that have it."""
+    from tidelock.web.site import Site  # noqa: PLC0415 -- many processes have no web view
+    from tidelock.web.sources import Sources  # noqa: PLC0415
+    from tidelock.web.view import WebView  # noqa: PLC0415
+
+    context, controllers = assembly.context, assembly.controllers
+    groups, schedules = controllers.groups.objects, controllers.schedules.objects
+    sources = Sources(context.core.decider, context.writers.recent, groups, schedules)
+    return Site(WebView(sources).look, lambda: health.replica, context.clock, token)
 
 
 @asynccontextmanager
@@ -156,8 +175,7 @@ async def _leadership(
         rng=rng,
         times=LeaseTimes(duration=duration, renew_deadline=duration * 2 / 3, retry_period=duration * 2 / 15),
     )
-    thread = LeaseThread(lease, client, patience=STUCK)
-    thread.on_lost = partial(end_within, _LAST_MOMENT)
+    thread = LeaseThread(lease, client, patience=STUCK, on_lost=partial(end_within, _LAST_MOMENT))
     async with thread.running():
         yield thread
 

@@ -95,7 +95,6 @@ class FaultRun:
             # twice by crashes that follow each other within seconds.
             newest = self.starts // 3
             keys = [f"{self.plan.seed}/{number}".encode() for number in (newest, newest - 1)]
-            levels = LEVELS.name in self.plan.kinds
             self.instance = OperatorInstance(
                 self.site.operator,
                 url,
@@ -103,8 +102,8 @@ class FaultRun:
                 rng,
                 self.epoch,
                 keys=keys,
-                levels=levels,
-                devices=self.plan.devices,
+                resources=self.plan.resources,
+                levels=LEVELS.name in self.plan.kinds,
             )
             running = asyncio.create_task(self.instance.run())
             crash = asyncio.create_task(self.proxy.crash.wait())

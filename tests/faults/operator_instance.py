@@ -1,73 +1,31 @@
-"""One instance of the operator, wired as in `process.operate`.
+"""One instance of the operator, as `assembly.assemble` makes it for a process.
 
-The Lease is missing, as `tests/model` and `tests/cluster/test_lease.py` cover it. So are measurements, as no
-source answers, and watches of resources that only some plugins read. Kopf runs only with WaterLevels.
+The Lease is missing, as `tests/model` and `tests/cluster/test_lease.py` cover it. So is the server of the
+webhook, which the runs call themselves. Kopf runs only with WaterLevels.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
 
-import kopf
-
 from faults.hasty import JumpingClock
-from faults.history import BUDGETS, OF_DEVICES
 from isolating import Isolating
-from tidelock.binders.creation_webhook import CreationWebhook
+from tidelock.assembly import assemble
 from tidelock.framework.config import default_configuration
-from tidelock.handlers import login, water_levels
-from tidelock.handlers.supervision import SupervisedOperator, running
-from tidelock.kube.client import (
-    NODES,
-    PODS,
-    RESERVATIONGROUPS,
-    RESERVATIONQUOTAS,
-    RESERVATIONQUOTES,
-    RESERVATIONS,
-    RESERVATIONSCHEDULES,
-    WATERLEVELS,
-    ApiResource,
-    KubeClient,
-)
+from tidelock.handlers.supervision import running
+from tidelock.kube.client import WATERLEVELS, ApiResource, KubeClient
 from tidelock.kube.config import Connection
-from tidelock.kube.events import EventRecorder
-from tidelock.kube.watch import Reflector, WatchSettings
+from tidelock.kube.lease import NoElection
+from tidelock.kube.watch import WatchSettings
 from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
-from tidelock.load.loop import LoadLoop
-from tidelock.load.metrics import LoadMetrics
-from tidelock.model.nodes import decode_node
-from tidelock.model.pods import decode_pod
-from tidelock.model.quotas import decode_reservation_quota
-from tidelock.model.reservation import decode_reservation
-from tidelock.model.reservation_group import decode_group
-from tidelock.model.reservation_quote import decode_quote
-from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.actions.binding import Binder
-from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.evictions import Evictor
-from tidelock.scheduler.actions.extender_calls import ExtenderCaller
-from tidelock.scheduler.actions.extenders import Extenders
-from tidelock.scheduler.actions.gates import GateReporter
-from tidelock.scheduler.actions.loop import Loop
-from tidelock.scheduler.actions.status_writer import StatusWriter
-from tidelock.scheduler.actions.tasks import FairApi, Tasks
-from tidelock.scheduler.controllers.groups import GroupController
-from tidelock.scheduler.controllers.quotas import QuotaController
-from tidelock.scheduler.controllers.quotes import QuoteController
-from tidelock.scheduler.controllers.schedules import ScheduleController
-from tidelock.scheduler.controllers.water_levels import WaterLevelController
-from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.queued_pod import QueueName
-from tidelock.scheduler.informers.event_handlers import EventHandlers, ObjectEventHandler
-from tidelock.scheduler.informers.informers import decoder_of
-from tidelock.scheduler.views.recent_decisions import RecentDecisions
-from tidelock.telemetry import Telemetry
+from tidelock.settings import Settings
 
 SCHEDULER = "tidelock-scheduler"
 
@@ -76,11 +34,19 @@ _WATCHES = WatchSettings(page_limit=2, silence=15.0)
 
 # Runs are short, so a wait counts as long sooner than in production.
 EARMARK_AFTER = 5.0
+_SETTINGS = Settings(
+    instance="faults", scheduler_name=SCHEDULER, earmark_after_seconds=EARMARK_AFTER, answers=True
+)
 _LOOK = 0.05
 # Conditions have whole seconds, so another operator might act that much earlier.
 _ROUNDED = 1.0
-_QUOTAS = "reservation_quotas"
-_BUDGETS = "pod_disruption_budgets"
+
+
+class _Leading(NoElection):
+    """A leadership with a given number, as the suite elects."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
 
 
 class OperatorInstance:
@@ -95,145 +61,60 @@ class OperatorInstance:
         epoch: int = 0,
         *,
         keys: Sequence[bytes] = (),
+        resources: Collection[ApiResource] = (),
         levels: bool = False,
-        devices: bool = False,
     ) -> None:
-        """Wire the parts, with the keys of answers, and those for WaterLevels and devices."""
-        self.clock = clock
-        configuration = default_configuration(SCHEDULER, BUILTINS)
-        self._client = KubeClient(
-            replace(connection, server=url),
-            user_agent="tidelock/faults",
-            manager=lambda: f"tidelock-{epoch}",
-        )
-        self.isolation = Isolating()
-        self.tasks = Tasks(rng, self.isolation)
-        telemetry = Telemetry(clock.monotonic, rng)
-        self.decider = Decider(
-            configuration,
-            earmark_after=EARMARK_AFTER,
-            api=FairApi(self._client, self.tasks),
-            recorder=telemetry,
-            epoch=epoch,
-        )
-        self._extenders = Extenders(())
-        self._recorder = EventRecorder(
-            self._client,
-            "tidelock.dev/operator",
-            "faults",
-            busy=lambda: self.tasks.busy,
-            monotonic=clock.monotonic,
-        )
-        context = WriterContext(
-            self._client, self._recorder, telemetry, clock, self.tasks, RecentDecisions(), self.isolation
-        )
-        self.publisher = StatusWriter(context, self.decider.ledger, lambda: self._loop.wake())  # noqa: PLW0108 -- made below
-        self.groups = GroupController(context, self.decider.ledger)
-        self.schedules = ScheduleController(context, self.decider.ledger)
-        self.quotes = QuoteController(context, self.decider)
-        self._reporter = QuotaController(context, self.decider.ledger.quotas)
-        binder = Binder(context, self.decider, self._extenders)
-        self._gates = GateReporter(context, self.decider, binder)
-        self._loop = Loop(
-            self.decider,
-            ExtenderCaller(context, self.decider, self._extenders),
-            binder,
-            Evictor(context, self.decider),
-            self.publisher,
-            self._gates,
-            telemetry,
-            clock,
-            self.isolation,
-        )
-        decider = self.decider
-        decider.ledger.answers.keys.use(*keys)
-        self.creations = CreationWebhook(
-            decider.ledger, clock, self._loop.wake, lambda: None, self.tasks.note_request
-        )
-        self._loop.on_answers = self.creations.decided
-        self.event_handlers = EventHandlers(
-            decider.cache,
-            decider.ledger,
-            decider.queue,
-            decider.waiting_pods,
-            clock,
-            self._loop.wake,
-            {
-                _QUOTAS: decider.objects.reservation_quotas,
-                _BUDGETS: decider.objects.pod_disruption_budgets,
-                **{name: getattr(decider.objects, name) for name in OF_DEVICES if devices},
-            },
-        )
-        self._reflectors = self._make_reflectors(rng, devices=devices)
-        self._load = LoadLoop(
-            self._client,
-            decider.cache,
-            decider.objects.replica_sets,
-            self._recorder,
-            LoadMetrics(telemetry.registry, clock.now),
-            clock,
-            busy=lambda: self.tasks.busy,
-            ready=lambda: self.event_handlers.ready,
-            isolation=self.isolation,
-        )
-        registry = kopf.OperatorRegistry()
-        login.register(registry, replace(connection, server=url))
-        water_levels.register(registry, WaterLevelController(context, self._load))
-        water = SupervisedOperator(WATERLEVELS, lambda: registry, "tidelock-0", telemetry, rng)
-        self._kopf = [water] if levels else []
+        """Assemble the parts, with the keys of answers. `resources` are those of the run.
 
-    def _make_reflectors(self, rng: Random, *, devices: bool) -> dict[str, Reflector[Any]]:
-        """Return a reflector for each resource, by its plural name."""
-        handlers = self.event_handlers
-        sources: tuple[tuple[ApiResource, Callable[[bytes], Any], Any], ...] = (
-            (NODES, decode_node, handlers.nodes),
-            (PODS, decode_pod, handlers.pods),
-            (RESERVATIONS, decode_reservation, handlers.reservations),
-            (RESERVATIONQUOTAS, decode_reservation_quota, handlers.others[_QUOTAS]),
-            (BUDGETS, decoder_of(_BUDGETS), handlers.others[_BUDGETS]),
-            (RESERVATIONQUOTES, decode_quote, self.quotes),
-            (RESERVATIONGROUPS, decode_group, self.groups),
-            (RESERVATIONSCHEDULES, decode_schedule, self.schedules),
-            *((*OF_DEVICES[name], handlers.others[name]) for name in OF_DEVICES if devices),
+        Kopf runs only with `levels`.
+        """
+        self.clock = clock
+        self._resources = resources
+        self.isolation = Isolating()
+        there = replace(connection, server=url)
+        self._client = KubeClient(there, user_agent="tidelock/faults", manager=lambda: f"tidelock-{epoch}")
+        self.assembly = made = assemble(
+            _SETTINGS,
+            default_configuration(SCHEDULER, BUILTINS),
+            there,
+            self._client,
+            _Leading(epoch),
+            clock,
+            rng,
+            watches=_WATCHES,
+            make_isolation=self.isolation.to,
+            serve_binders=False,
         )
-        return {
-            resource.plural: Reflector(
-                self._client,
-                resource,
-                decode,
-                sink,
-                rng=rng,
-                on_listed=sink.listed if isinstance(sink, ObjectEventHandler) else lambda _version: (),
-                settings=_WATCHES,
-            )
-            for resource, decode, sink in sources
-        }
+        self.tasks, self._recorder = made.context.writers.tasks, made.context.writers.recorder
+        self.decider, self.event_handlers = made.scheduler.core.decider, made.scheduler.core.event_handlers
+        self.publisher, self._gates = made.scheduler.status_writer, made.scheduler.gates
+        self.groups, self.schedules = made.controllers.groups, made.controllers.schedules
+        self.quotes, self._reporter = made.controllers.quotes, made.controllers.quotas
+        self._load = made.load
+        self._kopf = [made.kopf] if levels else []
+        webhook = made.binders.webhook
+        assert webhook is not None
+        self.creations = webhook
+        self.decider.ledger.lead(epoch)
+        self.decider.ledger.answers.keys.use(*keys)
+        webhook.provided()
 
     async def run(self) -> None:
         """Run until cancelled. A cancellation is a crash, so no unfinished work is completed."""
-        kopf_runs = running(self._kopf, self._loop.started, asyncio.Event())
-        async with kopf_runs, self._client, self._extenders:
+        scheduler = self.assembly.scheduler
+        kopf_runs = running(self._kopf, scheduler.loop.started, asyncio.Event())
+        async with kopf_runs, self._client, scheduler.extenders:
             await self._recorder.__aenter__()
-            work = [
-                asyncio.create_task(each)
-                for each in (
-                    *(reflector.run() for reflector in self._reflectors.values()),
-                    self._loop.run(self.event_handlers),
-                    self._gates.run(self._loop.started),
-                    self._reporter.run(self._loop.started),
-                    self.quotes.run(self._loop.started),
-                    self.groups.run(self._loop.started),
-                    self.schedules.run(self._loop.started),
-                    self.isolation.crash(),
-                    *(self._load.run() for _ in self._kopf),
-                )
-            ]
+            endless = (*self.assembly.endless(), self.isolation.crash())
+            work = [asyncio.create_task(each) for each in endless]
             try:
                 await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for task in work:
                     task.cancel()
                 ended = await asyncio.gather(*work, return_exceptions=True)
+                async with self.tasks.drained(0.0):
+                    pass
                 while self.tasks:  # a time-out at the same instant hides that a task was cancelled
                     await self.tasks.drain(0.0)
                     await asyncio.sleep(_LOOK)
@@ -318,8 +199,9 @@ class OperatorInstance:
         """Return uid and version of each object in the operator's caches, by kind and name."""
         levels = ((name, group.body["metadata"]) for name, group in self._load._groups.items())
         return {
-            (kind, key.name): (stored.meta.uid, stored.meta.resource_version)
-            for kind, reflector in self._reflectors.items()
+            (reflector.resource.plural, key.name): (stored.meta.uid, stored.meta.resource_version)
+            for reflector in self.assembly.reflectors
+            if reflector.resource in self._resources and reflector.resource != WATERLEVELS
             for key, stored in reflector.store.items()
         } | {("waterlevels", name): (meta["uid"], meta["resourceVersion"]) for name, meta in levels}
 

@@ -21,19 +21,18 @@ from yarl import URL
 from cluster.relay import Right, right_of
 from devcluster.loopback import HOST
 from faults.hasty import awaiting_answer
-from faults.history import CLAIMS, OF_DEVICES
+from faults.history import CLAIMS, RESOURCES
 from faults.observations import Delivery, Passed, Stamps
 from faults.plan import Fault
+from tidelock.scheduler.informers.informers import OPTIONAL, WATCHED
 
 _GROUP = "tidelock.dev"
 _DEVICES = CLAIMS.group
-_OF_DEVICES = tuple(resource.plural for resource, _ in OF_DEVICES.values())
-_CLUSTER_WIDE = {"nodes", "waterlevels", "resourceslices", "deviceclasses"}
-_OWN = (
-    *("reservations", "reservationgroups", "reservationquotes", "reservationquotas", "reservationschedules"),
-    "waterlevels",
-)
-_BUDGETS = "poddisruptionbudgets"
+# All that the operator watches. Of the kinds that no run uses it sees no objects.
+_WATCHED = {
+    each.collection(): each
+    for each in (*RESOURCES, *(resource for resource, _ in (*WATCHED.values(), *OPTIONAL.values())))
+}
 _RESERVATIONS = f"reservations.{_GROUP}"
 _POINTS = {
     Right("create", "pods/binding"): "bind",
@@ -52,29 +51,19 @@ _POINTS = {
     Right("get", "pods"): "read",
     Right("create", "events.events.k8s.io"): "event",
     **{
-        Right(verb, f"{resource}.{_GROUP}" if resource in _OWN else resource): f"{verb} {resource}"
+        Right(verb, f"{each.plural}.{each.group}" if each.group else each.plural): f"{verb} {each.plural}"
         for verb in ("list", "watch")
-        for resource in ("nodes", "pods", *_OWN)
+        for each in _WATCHED.values()
     },
-    **{Right(verb, f"{_BUDGETS}.policy"): f"{verb} {_BUDGETS}" for verb in ("list", "watch")},
     Right("create", f"resourceclaims.{_DEVICES}"): "claim",
     Right("delete", f"resourceclaims.{_DEVICES}"): "claim",
     Right("patch", f"resourceclaims.{_DEVICES}"): "claim",
     Right("patch", f"resourceclaims.{_DEVICES}/status"): "claim",
-    **{
-        Right(verb, f"{resource}.{_DEVICES}"): f"{verb} {resource}"
-        for verb in ("list", "watch")
-        for resource in _OF_DEVICES
-    },
 }
 _WRITES = {
     *("bind", "status", "delete", "condition", "evict", "claim"),
     *("member", "group status", "delete group", "answer", "delete quote", "quota status", "schedule status"),
 }
-_COLLECTION = re.compile(
-    r"(/api/v1|/apis/tidelock\.dev/v1alpha1|/apis/policy/v1|/apis/resource\.k8s\.io/v1)"
-    rf"/(nodes|pods|{'|'.join((*_OWN, *_OF_DEVICES))}|{_BUDGETS})"
-)
 _VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 _CONTINUED = re.compile(rb'^.{,400}"continue":"')
 _NAME = re.compile(r"/(?:pods|reservations)/([^/]+)")
@@ -314,11 +303,11 @@ class Proxy:
     def _target(self, request: web.BaseRequest) -> URL:
         """Return the URL at the server, narrowed to the objects that this operator may see."""
         path, query = request.path, dict(parse_qsl(request.query_string, keep_blank_values=True))
-        found = _COLLECTION.fullmatch(path)
-        if found and found[2] in _CLUSTER_WIDE:
+        resource = _WATCHED.get(path)
+        if resource is not None and not resource.namespaced:
             query["labelSelector"] = self._selector
-        elif found:
-            path = f"{found[1]}/namespaces/{self._namespace}/{found[2]}"
+        elif resource is not None:
+            path = resource.collection(self._namespace)
         return URL(f"{self._server}{path}?{urlencode(query)}", encoded=True)
 
     async def _crash(self) -> NoReturn:

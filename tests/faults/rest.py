@@ -23,10 +23,10 @@ from tidelock.model.reservation import decode_reservation
 from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.decider import Decider, DeciderOptions
 from tidelock.scheduler.defrag.controller import MigrationTask
-from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
 from unit.scheduler.machinery import FakeClock
 
@@ -133,20 +133,9 @@ _TOMBSTONES = {"Consumed", "Expired", "Lost", "Rejected"}
 
 def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
     """Build another operator over the same objects."""
-    decider = Decider(default_configuration(SCHEDULER, BUILTINS), earmark_after=EARMARK_AFTER)
-    event_handlers = EventHandlers(
-        decider.cache,
-        decider.ledger,
-        decider.queue,
-        decider.waiting_pods,
-        FakeClock(now),
-        lambda: None,
-        {
-            "reservation_quotas": decider.objects.reservation_quotas,
-            _BUDGETS: decider.objects.pod_disruption_budgets,
-            **{name: getattr(decider.objects, name) for name in OF_DEVICES},
-        },
-    )
+    options = DeciderOptions(earmark_after=EARMARK_AFTER)
+    core = assemble_core(default_configuration(SCHEDULER, BUILTINS), FakeClock(now), options=options)
+    event_handlers = core.event_handlers
     sinks: dict[str, tuple[Callable[[bytes], Any], Any]] = {
         "nodes": (decode_node, event_handlers.nodes),
         "pods": (decode_pod, event_handlers.pods),
@@ -162,9 +151,8 @@ def _rebuild(stored: Mapping[tuple[str, str], Json], now: float) -> Decider:
         if kind in sinks:
             decode, sink = sinks[kind]
             sink.upsert(None, decode(json.dumps(state).encode()))
-    for _, sink in sinks.values():
-        sink.synced()
-    return decider
+    core.all_listed()
+    return core.decider
 
 
 def _due(decider: Decider, now: float) -> bool:

@@ -27,12 +27,12 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservation import Reservation
 from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.decider import DeciderOptions
 from tidelock.scheduler.core.outcomes import Outcome
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.defrag.controller import MigrationTask
-from tidelock.scheduler.informers.event_handlers import EventHandlers
 from unit.scheduler.machinery import FakeClock
 
 MOVE_AFTER = 30.0
@@ -47,6 +47,7 @@ KINDS = (
 _MOST_MOVES = 1000
 _PATIENCE = 3.0
 _KEY = b"the key of all operators"
+_QUOTAS, _BUDGETS = "reservation_quotas", "pod_disruption_budgets"
 
 
 class Process:
@@ -60,33 +61,20 @@ class Process:
     def __init__(self, api: ModelApi, clock: FakeClock, epoch: int, scheduler_name: str = SCHEDULER) -> None:
         self.api = api
         self.clock = clock
-        self.decider = Decider(
-            default_configuration(scheduler_name, BUILTINS),
-            epoch=epoch,
-            move_after=MOVE_AFTER,
-            earmark_after=EARMARK_AFTER,
-        )
+        options = DeciderOptions(move_after=MOVE_AFTER, earmark_after=EARMARK_AFTER)
+        core = assemble_core(default_configuration(scheduler_name, BUILTINS), clock, options=options)
+        self.decider, self.event_handlers = core.decider, core.event_handlers
+        self.decider.ledger.lead(epoch)
         self.ledger, self.cache, self.columns = self.decider.ledger, self.decider.cache, self.decider.columns
         self.ledger.answers.keys.use(_KEY)
         self.queue, self.nominator = self.decider.queue, self.decider.cache.nominator
-        self.event_handlers = EventHandlers(
-            self.cache,
-            self.ledger,
-            self.decider.queue,
-            self.decider.waiting_pods,
-            clock,
-            lambda: None,
-            {
-                "quotas": self.decider.objects.reservation_quotas,
-                "budgets": self.decider.objects.pod_disruption_budgets,
-            },
-        )
+        core.all_listed(but={"nodes", "pods", "reservations", _QUOTAS, _BUDGETS})
         self.watches: dict[str, Delivering] = {
             "nodes": Reflection(api.nodes, self.event_handlers.nodes),
             "pods": Reflection(api.pods, self.event_handlers.pods),
             "reservations": Reflection(api.reservations, self.event_handlers.reservations),
-            "quotas": Reflection(api.quotas, self.event_handlers.others["quotas"]),
-            "budgets": Reflection(api.budgets, self.event_handlers.others["budgets"]),
+            "quotas": Reflection(api.quotas, self.event_handlers.others[_QUOTAS]),
+            "budgets": Reflection(api.budgets, self.event_handlers.others[_BUDGETS]),
         }
         self.accidents: list[str] = []
         self.decided_at = 0.0

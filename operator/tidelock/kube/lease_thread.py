@@ -34,17 +34,27 @@ class LeaseThread(Leadership):
 
     Only the thread uses the client and changes the Lease. Other threads read single attributes of it.
 
-    Attributes:
+    Args:
+        lease: the Lease.
+        client: its own connection to the API server.
+        patience: seconds for which the event loop of the process may stand still.
         on_lost: called in the thread when the leadership is lost, or the event loop is taken for stuck.
 
     """
 
-    def __init__(self, lease: Lease, client: KubeClient, *, patience: float) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        client: KubeClient,
+        *,
+        patience: float,
+        on_lost: Callable[[], None] = lambda: None,
+    ) -> None:
         self.epoch = lease.epoch
         self._lease, self._client = lease, client
         self._patience = patience
         self._turned = time.monotonic()
-        self.on_lost: Callable[[], None] = lambda: None
+        self._on_lost = on_lost
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -110,7 +120,7 @@ class LeaseThread(Leadership):
         try:
             await self._lease.keep(while_=self._turns)
         except Exception:
-            self.on_lost()  # by the thread, since the event loop may notice it late, or never
+            self._on_lost()  # by the thread, since the event loop may notice it late, or never
             raise
 
     async def _beat(self) -> NoReturn:
@@ -125,7 +135,7 @@ class LeaseThread(Leadership):
         logger.error(
             "the event loop is stuck, so the Lease is not renewed", extra={"seconds": round(still, 1)}
         )
-        self.on_lost()
+        self._on_lost()
         return False
 
     async def _in_thread(self, work: Coroutine[Any, Any, _T]) -> _T:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from types import MappingProxyType
-from typing import Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import ApiResource, KubeClient
@@ -482,3 +482,7 @@ class Reflector(Generic[_T]):
 def _fault_of(error: Exception) -> Fault:
     """Return the fault of an object that the operator failed to process."""
     return Fault("", f"the operator failed: {failure_text(error)}", needed=True)
+
+
+MakeReflector = Callable[..., Reflector[Any]]
+"""Makes the watch of a resource from its decoder, its sink and options of Reflector."""

@@ -49,7 +49,8 @@ from tidelock.ledger.lifecycle.transitions import SETTLED
 from tidelock.ledger.messages import held_text, planned_text
 from tidelock.ledger.owners.claims import Claims
 from tidelock.ledger.owners.occupancy import Occupancy
-from tidelock.ledger.owners.ownership import Ownership
+from tidelock.ledger.owners.ownership import Ownership, OwnerWithDevices
+from tidelock.ledger.owners.unconfirmed import UnconfirmedClaims
 from tidelock.ledger.plugin_view import PluginView
 from tidelock.ledger.queue.admission import Admission
 from tidelock.ledger.queue.fair_share import FairShares
@@ -87,7 +88,8 @@ class Ledger:
         reserved_devices: the devices that reservations hold.
         quotas: the quotas of namespaces. Without it there are none.
         pods_on: returns the pods of a node, which may be inside its reservations.
-        epoch: number of this leadership.
+        owner_with_devices: returns the uid of a waiting owner with devices of a reservation in its claims, or
+            an empty text. Of several owners it is the one with the given uid.
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
         on_failure: called with isolated exceptions. By default none are isolated.
 
@@ -105,24 +107,27 @@ class Ledger:
         reserved_devices: ReservedDevices | None = None,
         quotas: Quotas | None = None,
         pods_on: Callable[[str], Collection[Placed]] = lambda _: (),
-        epoch: int = 0,
+        owner_with_devices: OwnerWithDevices = lambda _entry, _uid: "",
         move_after: float = 300.0,
         on_failure: OnFailure = raise_failure,
     ) -> None:
         nominator = nominator or Nominator(columns)
         if reserve_pods is None:
             reserve_pods = ReservePods(columns, AffinityTerms(columns), Ports())
-        self.records = records = Records(columns, epoch)
+        self.records = records = Records(columns)
         self.quotas = quotas or Quotas(Lister(), Lister())
         self.shares = FairShares(columns, self.quotas)
-        self.groups = Groups()
-        self.schedules = Schedules()
+        self.groups, self.schedules = Groups(), Schedules()
         self.waiting_reservations = waiting = WaitingReservations(self.groups)
         reserved_devices = reserved_devices if reserved_devices is not None else ReservedDevices()
+        unconfirmed = UnconfirmedClaims()
         self.holdings = holdings = Holdings(
-            columns, reserve_pods, reserved_devices, pods_on, records.in_change, records.commit
+            *(columns, reserve_pods, reserved_devices, pods_on),
+            *(unconfirmed.amounts, records.in_change, records.commit),
         )
-        self.ownership = Ownership(records.entries, self.groups, holdings, records.capacity)
+        self.ownership = ownership = Ownership(
+            records.entries, self.groups, holdings, records.capacity, owner_with_devices
+        )
         self.queue_positions = QueuePositions(
             waiting, self.shares, self.forecast, lambda entry: records.publish(entry.key)
         )
@@ -134,7 +139,9 @@ class Ledger:
         )
         self.nominations = Nominations(records, nominator)
         self.admission = Admission(records, waiting, self.quotas, holdings, endings, nominator)
-        self.claims = Claims(records, columns, holdings, self.ownership, placement, endings, choices, waiting)
+        self.claims = Claims(
+            records, columns, holdings, ownership, placement, endings, choices, waiting, unconfirmed
+        )
         self.plugin_view = PluginView(holdings, self.ownership, self.claims)
         self._occupancy = Occupancy(records)
         self._edits = Edits(
@@ -150,8 +157,7 @@ class Ledger:
         self.opened = WorkQueue[ReservationInfo]()
         self._columns = columns
         self._forecast: Forecast | None = None
-        self._positions_from = 0.0  # by steady time, and later after a fault
-        self._ahead = 0.0
+        self._positions_from, self._ahead = 0.0, 0.0  # by steady time, and later after a fault
 
     @property
     def entries(self) -> dict[Key, ReservationInfo]:

@@ -34,12 +34,12 @@ class Records:
 
     """
 
-    def __init__(self, columns: Columns, epoch: int) -> None:
+    def __init__(self, columns: Columns) -> None:
         self.entries: dict[Key, ReservationInfo] = {}
         self.leaving: dict[Key, ReservationInfo] = {}
         self.in_change: dict[Key, ReservationInfo] = {}
         self.effects = Effects()
-        self.epoch = epoch
+        self.epoch = 0
         self.due = DueTimes()
         self.indexes: tuple[LedgerIndex, ...] = (self.due,)
         self._columns = columns

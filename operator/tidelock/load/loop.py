@@ -75,13 +75,15 @@ class LoadLoop:
         metrics: LoadMetrics,
         clock: Clock,
         *,
+        on_uses: Callable[[MeasuredUses], None],
         busy: Callable[[], bool],
         ready: Callable[[], bool],
         isolation: Isolation,
     ) -> None:
         """Prepare.
 
-        `busy` returns whether there are more urgent requests, `ready` whether all nodes are known.
+        `on_uses` gets all measurements of pods and workloads after each reading. `busy` returns whether there
+        are more urgent requests, `ready` whether all nodes are known.
         """
         self._client = client
         self._cache = cache
@@ -89,7 +91,7 @@ class LoadLoop:
         self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
-        self._listeners: list[Callable[[MeasuredUses], None]] = []
+        self._on_uses = on_uses
         self._annotator = Annotator(client, metrics, busy)
         self._ready = ready
         self._isolation = isolation
@@ -99,10 +101,6 @@ class LoadLoop:
         self._left = asyncio.Event()  # a WaterLevel may have left annotations
         self._sources: Sources | None = None
         self._running: asyncio.TaskGroup | None = None
-
-    def on_uses(self, listener: Callable[[MeasuredUses], None]) -> None:
-        """Call a function after each reading with all measurements of pods and workloads."""
-        self._listeners.append(listener)
 
     async def run(self) -> NoReturn:
         """Read forever; a fault of the program is raised."""
@@ -318,8 +316,7 @@ class LoadLoop:
         for group in ordered:  # so the oldest group's values win
             pods |= group.estimate.uses.pods
         self._workloads.learn(group.estimate.uses.workloads for group in ordered)
-        for listener in self._listeners:
-            listener(MeasuredUses(pods, self._workloads.uses))
+        self._on_uses(MeasuredUses(pods, self._workloads.uses))
 
     def _news_of_nodes(
         self, group: MeasuredGroup, nodes: Mapping[str, Node], into: list[Annotated]

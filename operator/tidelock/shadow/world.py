@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from tidelock.clock import Clock
-from tidelock.cluster.lister import Lister
 from tidelock.framework.api import Mask
 from tidelock.framework.config import Configuration
 from tidelock.framework.extension_point_timer import PluginError
@@ -17,9 +15,9 @@ from tidelock.framework.profile import Profile
 from tidelock.model.failures import log_failure
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.assembly import assemble_core
+from tidelock.scheduler.core.decider import DeciderOptions
 from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline, PluginAnswers
-from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import OTHERS
 
 # Points by which scores may differ and still count as equal: sums of floating-point numbers are not exact.
@@ -67,18 +65,10 @@ class ShadowWorld:
     """
 
     def __init__(self, configuration: Configuration, clock: Clock) -> None:
-        self._decider = decider = Decider(configuration, on_failure=log_failure)
-        listers: dict[str, Lister[Any]] = {name: getattr(decider.objects, name) for name in OTHERS}
-        self.handlers = EventHandlers(
-            decider.cache,
-            decider.ledger,
-            decider.queue,
-            decider.waiting_pods,
-            clock,
-            lambda: None,
-            listers,
-        )
-        self.handlers.reservations.synced()
+        core = assemble_core(configuration, clock, options=DeciderOptions(on_failure=log_failure))
+        self._decider = decider = core.decider
+        self.handlers = core.event_handlers
+        core.all_listed(but={"nodes", "pods", *OTHERS})
         self.cache = decider.cache
         self.replica_sets = decider.objects.replica_sets
         self.measurements = decider.measurements

@@ -5,7 +5,6 @@ A restart discards all their state, and lists the objects to a new process, as f
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from math import nan
 from typing import Any
 
@@ -30,10 +29,9 @@ from tidelock.model.usage_annotations import (
 )
 from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.model.workloads import Workload as Controller
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
-from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.simulation.measuring import Reading
 from tidelock.simulation.world import Machine, SimulatedWorkload, SimulatedWorld
 
@@ -90,7 +88,7 @@ class SimulatedCluster:
         self._row_of = {machine.name: row for row, machine in enumerate(world.machines)}
         self._workload = world.workload
         self._water_levels = [] if water_level is None else [water_level_of(water_level)]
-        self._make = partial(Decider, configuration)
+        self._configuration = configuration
         self._start()
 
     def restart(self) -> None:
@@ -168,30 +166,18 @@ class SimulatedCluster:
         self._event_handlers.pods.upsert(old, new)
 
     def _start(self) -> None:
-        self._decider = decider = self._make()
-        replica_sets = decider.objects.replica_sets
-        self._event_handlers = event_handlers = EventHandlers(
-            decider.cache,
-            decider.ledger,
-            decider.queue,
-            decider.waiting_pods,
-            self.clock,
-            _nobody_sleeps,
-            {"replica_sets": replica_sets},
-        )
+        core = assemble_core(self._configuration, self.clock)
+        self._decider, self._event_handlers = core.decider, core.event_handlers
+        decider, event_handlers = core.decider, core.event_handlers
         for controller in self.controllers:
-            replica_sets.upsert(None, controller)
+            decider.objects.replica_sets.upsert(None, controller)
         for water_level in self._water_levels:
             decider.objects.water_levels.upsert(None, water_level)
         for node in self.nodes:
             event_handlers.nodes.upsert(None, node)
         for pod in self.pods.values():
             event_handlers.pods.upsert(None, pod)
-        event_handlers.nodes.synced()
-        event_handlers.pods.synced()
-        event_handlers.reservations.synced()
-        for sink in event_handlers.others.values():
-            sink.synced()
+        core.all_listed()
 
 
 def pod_name(number: int) -> str:
@@ -296,7 +282,3 @@ def _owner(kind: str, workload: SimulatedWorkload) -> dict[str, object]:
 
 def _instant(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _nobody_sleeps() -> None:
-    """Wake no task: decisions run when the simulation asks for them."""

@@ -116,8 +116,8 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 def test_no_kind_that_kopf_watches_preserves_unknown_fields() -> None:
     """One deeply nested object ends Kopf's watch with a RecursionError, for all objects of its kind."""
-    wired = (ROOT / "operator/tidelock/leader.py").read_text()
-    kinds = re.findall(r"SupervisedOperator\(\s*(\w+),", wired)
+    wired = (ROOT / "operator/tidelock/handlers/assembly.py").read_text()
+    kinds = re.findall(r"return SupervisedOperator\(\s*(\w+),", wired)
     assert kinds == ["WATERLEVELS"]
     for kind in kinds:
         schema = (ROOT / "crds" / f"{getattr(client, kind).plural}.yaml").read_text()

@@ -32,7 +32,8 @@ class LedgerScene:
 
     def __init__(self, *names: str, quotas: Quotas | None = None) -> None:
         self.columns = Columns()
-        self.ledger = Ledger(self.columns, quotas=quotas or unlimited(), epoch=EPOCH, move_after=MOVE_AFTER)
+        self.ledger = Ledger(self.columns, quotas=quotas or unlimited(), move_after=MOVE_AFTER)
+        self.ledger.lead(EPOCH)
         self._fields: dict[str, Json] = {}
         for name in names or ("node-a", "node-b"):
             self.put_node(name)

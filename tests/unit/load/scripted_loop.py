@@ -64,6 +64,7 @@ class Bench(LoadLoop):
         self.cache, self.registry, self.source = Cache(Columns()), CollectorRegistry(), ScriptedSource()
         self.replica_sets: Lister[Workload] = Lister()
         self.known = True
+        self.published: list[MeasuredUses] = []
         self.listed: dict[str, dict[str, Any]] = {}
         super().__init__(
             self.api,
@@ -72,12 +73,11 @@ class Bench(LoadLoop):
             self.recorder,
             LoadMetrics(self.registry, self.clock.now),
             self.clock,
+            on_uses=self.published.append,
             busy=lambda: False,
             ready=lambda: self.known,
             isolation=Isolating(),
         )
-        self.published: list[MeasuredUses] = []
-        self.on_uses(self.published.append)
         for name in ("node-a", "node-b"):
             self.cache.put_node(builders.node(name, uid=f"uid-{name}", labels={"name": name}))
 

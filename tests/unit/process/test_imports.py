@@ -28,7 +28,7 @@ def imported_at_start() -> set[str]:
         "tidelock.binders.admission_check",
         "tidelock.cel",
         "tidelock.integrations.autoscalers.capacity_buffers",
-        "tidelock.integrations.provisioning_requests",
+        "tidelock.integrations.provisioning_requests.controller",
         "tidelock.simulation",
         "tidelock.web.site",
     ],

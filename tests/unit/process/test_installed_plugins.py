@@ -24,10 +24,12 @@ from builders import NOW, node, pod
 from tidelock.framework.config import read_configuration
 from tidelock.framework.installed import load_plugins
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Decider
+from tidelock.clock import SystemClock
+from tidelock.scheduler.assembly import assemble_core
 
 text = Path(sys.argv[1]).read_text()
-decider = Decider(read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry)))
+read = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))
+decider = assemble_core(read, SystemClock()).decider
 for each in (node("node-a", cpu="4"), node("node-b", cpu="4", pods="10"), node("node-c", cpu="2")):
     decider.cache.put_node(each)
 for name, cpu in (("web-0", "1"), ("web-1", "1"), ("web-2", "1"), ("web-3", "3")):

@@ -12,16 +12,18 @@ import aiohttp
 import pytest
 
 from devcluster.loopback import HOST
-from tidelock import leader
+from tidelock import assembly, health, leader
+from tidelock.assembly import assemble
 from tidelock.clock import SystemClock
 from tidelock.framework.config import default_configuration
 from tidelock.handlers import supervision
+from tidelock.health import Health
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import Forbidden
 from tidelock.kube.events import ObjectReference
 from tidelock.kube.lease import LeaseLostError, NoElection
-from tidelock.leader import Leader
+from tidelock.leader import lead
 from tidelock.model.meta import ObjectMeta
 from tidelock.plugins.registry import BUILTINS
 from tidelock.process import _served
@@ -81,16 +83,29 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
-def make(server: Server, term: Term) -> Leader:
-    _, connection, client = server
-    settings, configuration = Settings(), default_configuration("tidelock-scheduler", BUILTINS)
-    rng = Random(1)  # noqa: S311 -- for jitter
-    return Leader(settings, configuration, connection, client, term, SystemClock(), rng)
+class Process:
+    """The parts of a process, and its state for probes."""
+
+    def __init__(self, server: Server, term: Term) -> None:
+        _, connection, client = server
+        settings, configuration = Settings(), default_configuration("tidelock-scheduler", BUILTINS)
+        rng = Random(1)  # noqa: S311 -- for jitter
+        self.assembly = assemble(settings, configuration, connection, client, term, SystemClock(), rng)
+        self.writers = self.assembly.context.writers
+        self.ending = asyncio.Event()
+        self.health = Health(self.assembly, self.ending)
+
+    async def lead(self, stop: asyncio.Event) -> None:
+        await lead(self.assembly, stop, self.ending, lambda _seconds: None)
 
 
-async def until_ready(made: Leader) -> None:
+def make(server: Server, term: Term) -> Process:
+    return Process(server, term)
+
+
+async def until_ready(made: Process) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not made.ready:  # noqa: ASYNC110 -- no event is set
+        while not made.health.ready:  # noqa: ASYNC110 -- no event is set
             await asyncio.sleep(0.01)
 
 
@@ -109,17 +124,17 @@ def slow_write(tasks: Tasks, told: list[str], seconds: float) -> None:
 async def test_the_lease_is_released_after_all_writes_and_before_kopf_ends(
     server: Server, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seconds in ("_LAST_WRITES", "_LAST_EVENTS"):
-        monkeypatch.setattr(leader, seconds, PATIENCE)
+    monkeypatch.setattr(leader, "_LAST_WRITES", PATIENCE)
+    monkeypatch.setattr(assembly, "_LAST_EVENTS", PATIENCE)
     seen, *_ = server
     stop, term = asyncio.Event(), Term(told)
     made = make(server, term)
     leading = asyncio.create_task(made.lead(stop))
     await until_ready(made)
-    slow_write(made._tasks, told, 0.05)
-    made._recorder.record(POD, "Normal", "Scheduled", "Binding", "to n1")
+    slow_write(made.writers.tasks, told, 0.05)
+    made.writers.recorder.record(POD, "Normal", "Scheduled", "Binding", "to n1")
 
-    endless = {"Loop.run", "Reflector.run", "Isolation.supervise", "EventRecorder._work"}
+    endless = {"DecisionLoop.run", "Reflector.run", "Isolation.supervise", "EventRecorder._work"}
     assert endless <= running()
 
     stop.set()
@@ -136,13 +151,13 @@ async def test_a_write_that_takes_too_long_is_cancelled_before_the_lease_is_rele
     made = make(server, Term(told))
     leading = asyncio.create_task(made.lead(stop))
     await until_ready(made)
-    slow_write(made._tasks, told, PATIENCE)
+    slow_write(made.writers.tasks, told, PATIENCE)
 
     stop.set()
     await leading
     assert told == ["not written", "given up", "Kopf ended"]
-    slow_write(made._tasks, told, 0)  # Kopf's handlers might still request writes
-    assert len(made._tasks) == 0
+    slow_write(made.writers.tasks, told, 0)  # Kopf's handlers might still request writes
+    assert len(made.writers.tasks) == 0
 
 
 async def test_the_order_is_the_same_after_the_lease_was_lost(server: Server, told: list[str]) -> None:
@@ -159,10 +174,10 @@ async def test_the_order_is_the_same_after_the_lease_was_lost(server: Server, to
 async def test_the_replica_shows_state_and_instance(server: Server, told: list[str]) -> None:
     stop, term = asyncio.Event(), Term(told)
     made = make(server, term)
-    assert (made.replica.state, made.replica.silence) == ("starting", 0)
+    assert (made.health.replica.state, made.health.replica.silence) == ("starting", 0)
     leading = asyncio.create_task(made.lead(stop))
     await until_ready(made)
-    replica = made.replica
+    replica = made.health.replica
     stop.set()
     await leading
 
@@ -173,14 +188,14 @@ async def test_the_replica_shows_state_and_instance(server: Server, told: list[s
 async def test_the_replica_shows_the_silence_of_the_api_server(
     server: Server, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leader, "_SILENT", -1)
+    monkeypatch.setattr(health, "_SILENT", -1)
     stop = asyncio.Event()
     made = make(server, Term(told))
     leading = asyncio.create_task(made.lead(stop))
     await until_ready(made)
-    for reflector in made._reflectors:
+    for reflector in made.assembly.reflectors:
         reflector.last_activity -= 90
-    silence = made.replica.silence
+    silence = made.health.replica.silence
     stop.set()
     await leading
 
@@ -191,7 +206,7 @@ async def test_the_status_of_a_standby_names_the_leader(server: Server) -> None:
     class Waiting(Term):
         waiting, holder = True, "tidelock-a_1"
 
-    replica = make(server, Waiting([])).replica
+    replica = make(server, Waiting([])).health.replica
     assert (replica.state, replica.leader, replica.epoch) == ("standby", "tidelock-a_1", 0)
 
 
@@ -199,7 +214,7 @@ async def test_the_status_of_a_standby_names_the_leader(server: Server) -> None:
 async def test_the_web_view_is_served_only_if_enabled(server: Server, web_view: bool, status: int) -> None:
     settings = Settings(listen=HOST, port=0, web_view=web_view) if web_view else Settings(listen=HOST, port=0)
     made = make(server, Term([]))
-    async with _served(settings, made) as port, aiohttp.ClientSession() as browser:
+    async with _served(settings, made.assembly, made.health) as port, aiohttp.ClientSession() as browser:
         async with browser.get(f"http://{HOST}:{port}/web/") as response:
             assert response.status == status
         async with browser.get(f"http://{HOST}:{port}/healthz") as response:
@@ -209,11 +224,11 @@ async def test_the_web_view_is_served_only_if_enabled(server: Server, web_view: 
 async def test_the_details_of_readiness_cover_each_watch_and_kopf(server: Server, told: list[str]) -> None:
     stop = asyncio.Event()
     made = make(server, Term(told))
-    assert made.details == {"kopf/waterlevels": "NotStarted"}
+    assert made.health.details["kopf/waterlevels"] == "NotStarted"
     leading = asyncio.create_task(made.lead(stop))
     await until_ready(made)
-    made._reflectors[0].lost = Forbidden("no", status=403)
-    details = made.details
+    made.assembly.reflectors[0].lost = Forbidden("no", status=403)
+    details = made.health.details
     stop.set()
     await leading
 
@@ -230,7 +245,7 @@ async def test_a_leader_works_on_a_kubernetes_without_claims_to_devices(
     made = make(server, Term(told))
     leading = asyncio.create_task(made.lead(stop))
     await until_ready(made)
-    details = made.details
+    details = made.health.details
     stop.set()
     await leading
 
@@ -244,11 +259,11 @@ async def test_the_details_of_a_standby_show_a_silent_leader(server: Server) -> 
     class Waiting(Term):
         waiting, silence = True, "no renewal by tidelock-a_1 seen for 7 s: it can be taken in 8 s"
 
-    assert make(server, Waiting([])).details == {"lease": Waiting.silence}
+    assert make(server, Waiting([])).health.details == {"lease": Waiting.silence}
 
 
 async def test_a_process_is_alive_and_not_ready_before_it_leads(server: Server) -> None:
     made = make(server, Term([]))
     await asyncio.sleep(0)
-    assert not made.ready
-    assert made.alive
+    assert not made.health.ready
+    assert made.health.alive

@@ -4,13 +4,15 @@ from replay.manifests import configuration, water_level_manifest
 from tidelock.framework.config import Configuration, read_configuration
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.simulation.cluster import SCHEDULER
 from tidelock.simulation.policies import POLICIES
+from unit.scheduler.machinery import FakeClock
 
 
 def scores(configuration: Configuration, profile: str) -> dict[str, int]:
-    return {plugin.name: weight for plugin, weight in Decider(configuration).profiles[profile].score}
+    decider = assemble_core(configuration, FakeClock()).decider
+    return {plugin.name: weight for plugin, weight in decider.profiles[profile].score}
 
 
 @pytest.mark.parametrize("policy", ["default", "water-level"])

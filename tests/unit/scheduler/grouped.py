@@ -10,7 +10,6 @@ from tidelock.kube.client import RESERVATIONGROUPS
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation_group import ReservationGroup, decode_group
-from tidelock.scheduler.controllers.groups import GroupController
 from unit.scheduler.gang import OWNERS
 from unit.scheduler.machinery import Shell, lock_path, turns
 
@@ -39,7 +38,7 @@ class GroupScene:
     def __init__(self, cpu: str = "4") -> None:
         self.shell = shell = Shell(node("node-a", cpu=cpu))
         self.api = shell.api
-        self.controller = GroupController(shell.context, shell.ledger)
+        self.controller = shell.controllers.groups
 
     def ask(self, **fields: Any) -> None:
         """Create a group and deliver it by the watch."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from random import Random
 from typing import Any
 
@@ -11,8 +11,6 @@ from msgspec.structs import replace as replace_meta
 
 from builders import NAMESPACE, NOW, SCHEDULER, Json, encode, pod_json, quota, reservation_json
 from isolating import Isolating
-from tidelock.cluster.lister import Lister
-from tidelock.framework.api import Api
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS, RESERVATIONS
@@ -27,25 +25,20 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.actions.evictions import Evictor
-from tidelock.scheduler.actions.extender_calls import ExtenderCaller
 from tidelock.scheduler.actions.extenders import Extenders
-from tidelock.scheduler.actions.gates import GateReporter
-from tidelock.scheduler.actions.loop import Loop
-from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
-from tidelock.scheduler.actions.status_writer import StatusWriter
-from tidelock.scheduler.actions.tasks import FairApi, Tasks
+from tidelock.scheduler.actions.tasks import Activity, Tasks
+from tidelock.scheduler.assembly import SchedulerCore, assemble_core, assemble_scheduler, live_options
+from tidelock.scheduler.controllers.controllers import Controllers
 from tidelock.scheduler.core.cycle import AssumedPod
-from tidelock.scheduler.core.decider import Decider
+from tidelock.scheduler.core.decider import DeciderOptions
 from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.core.outcomes import Outcome, Unschedulable
 from tidelock.scheduler.core.pod_queue import FLUSH_AFTER
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.defrag.controller import MigrationTask
-from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
+from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry
 from unit.scheduler.fake_api import FakeApi
 
@@ -90,6 +83,18 @@ class FakeClock:
         self.jumped += seconds
 
 
+class HearingTelemetry(Telemetry):
+    """Metrics that list the ways of pods through the queue, too."""
+
+    def __init__(self, monotonic: Callable[[], float], rng: Random) -> None:
+        super().__init__(monotonic, rng)
+        self.enqueued: list[tuple[str, str]] = []
+
+    def queued(self, place: str, event: str) -> None:
+        super().queued(place, event)
+        self.enqueued.append((place, event))
+
+
 class Core:
     """Event handlers and decider, without I/O. A quota permits any priority, and preemption."""
 
@@ -98,35 +103,29 @@ class Core:
         *nodes: Node,
         listed: bool = True,
         configuration: Configuration = CONFIGURATION,
-        api: Api | None = None,
         earmark_after: float = 60.0,
         on_failure: OnFailure = raise_failure,
         clock: FakeClock | None = None,
     ) -> None:
         self.clock = clock or FakeClock()
-        self.telemetry = Telemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
-        self.decider = Decider(
-            configuration,
+        self.telemetry = HearingTelemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
+        options = DeciderOptions(
             earmark_after=earmark_after,
-            on_enqueue=self._enqueued,
-            api=api,
+            on_enqueue=self.telemetry.queued,
             recorder=self.telemetry,
             on_failure=on_failure,
         )
+        self._begin(assemble_core(configuration, self.clock, self._wake, options), *nodes, listed=listed)
+
+    def _begin(self, core: SchedulerCore, *nodes: Node, listed: bool) -> None:
+        """Take over a core, and deliver the nodes to it."""
+        self.core, self.decider, self.event_handlers = core, core.decider, core.event_handlers
         self.ledger, self.cache, self.queue = self.decider.ledger, self.decider.cache, self.decider.queue
-        self.enqueued: list[tuple[str, str]] = []
         self._effects = Effects()
         self._preemptions: list[PreemptionAttempt] = []
         self._migrations: list[MigrationTask] = []
         self.wakes = 0
-        objects = self.decider.objects
-        others: dict[str, Lister[Any]] = {"device_classes": objects.device_classes}
-        if self.decider.schedules_groups:
-            others["pod_groups"] = objects.pod_groups
-        self.event_handlers = EventHandlers(
-            self.cache, self.ledger, self.queue, self.decider.waiting_pods, self.clock, self._wake, others
-        )
-        self.event_handlers.others["device_classes"].synced()
+        self.core.all_listed(but={"nodes", "pods", "reservations"})
         self.decider.objects.reservation_quotas.upsert(None, quota())
         for node in nodes:
             self.event_handlers.nodes.upsert(None, node)
@@ -134,11 +133,7 @@ class Core:
             self.list_all()
 
     def list_all(self) -> None:
-        self.event_handlers.nodes.synced()
-        self.event_handlers.pods.synced()
-        self.event_handlers.reservations.synced()
-        for others in self.event_handlers.others.values():
-            others.synced()
+        self.core.all_listed()
 
     def add(self, *pods: Pod) -> None:
         for pod in pods:
@@ -245,8 +240,10 @@ class Core:
     def metric(self, name: str, **labels: str) -> float | None:
         return self.telemetry.registry.get_sample_value(name, labels)
 
-    def _enqueued(self, place: str, event: str) -> None:
-        self.enqueued.append((place, event))
+    @property
+    def enqueued(self) -> list[tuple[str, str]]:
+        """The parts of the queue that pods have entered, with the events that brought them there."""
+        return self.telemetry.enqueued
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -274,7 +271,7 @@ class FakeTasks(Tasks):
     """
 
     def __init__(self, clock: FakeClock, isolation: Isolation) -> None:
-        super().__init__(Random(1), isolation)  # noqa: S311 -- for jitter
+        super().__init__(Random(1), isolation, Activity())  # noqa: S311 -- for jitter
         self.pauses: list[float] = []
         self._clock = clock
         self._ends: list[tuple[float, Callable[[], None]]] = []
@@ -337,27 +334,37 @@ class Shell(Core):
         listed: bool = True,
         configuration: Configuration = CONFIGURATION,
         api: FakeApi | None = None,
+        extenders: Extenders | None = None,
     ) -> None:
         self.api, self.recorder = api or FakeApi(), FakeRecorder()
-        self.isolation = Isolating()
-        clock = FakeClock()
-        self.tasks = FakeTasks(clock, self.isolation)
-        fair = FairApi(self.api, self.tasks)
-        super().__init__(*nodes, listed=listed, configuration=configuration, api=fair, clock=clock)
-        self.recent = RecentDecisions()
+        self.isolation, self.clock, self.wakeup = Isolating(), FakeClock(), asyncio.Event()
+        self.telemetry = HearingTelemetry(self.clock.monotonic, Random(1))  # noqa: S311 -- no secret
+        self.tasks, self.recent = FakeTasks(self.clock, self.isolation), RecentDecisions()
         self.context = context = WriterContext(
             self.api, self.recorder, self.telemetry, self.clock, self.tasks, self.recent, self.isolation
         )
-        self.extenders = Extenders(configuration.extenders)
-        self.binder = Binder(context, self.decider, self.extenders)
-        self.gates = GateReporter(context, self.decider, self.binder)
-        self.evictor = Evictor(context, self.decider)
-        self.publisher = StatusWriter(context, self.ledger)
-        extender_caller = ExtenderCaller(context, self.decider, self.extenders)
-        acts = (extender_caller, self.binder, self.evictor, self.publisher, self.gates)
-        self.groups = PodGroupWriter(context, self.decider.objects.pod_groups)
-        self.loop = Loop(self.decider, *acts, self.telemetry, self.clock, self.isolation)
-        self.event_handlers.wake = self.loop.wake
+        settings = Settings()
+        options = live_options(
+            context, move_after=settings.move_after_seconds, earmark_after=settings.earmark_after_seconds
+        )
+        core = assemble_core(configuration, self.clock, self.wakeup.set, options)
+        self._begin(core, *nodes, listed=listed)
+        self.scheduler = made = assemble_scheduler(
+            core,
+            extenders or Extenders(configuration.extenders),
+            context,
+            self.wakeup,
+            borrower_grace=settings.borrower_grace_seconds,
+            on_answers=lambda _keys: None,
+        )
+        self.extenders, self.binder, self.gates = made.extenders, made.binder, made.gates
+        self.evictor, self.publisher, self.groups = made.evictor, made.status_writer, made.pod_groups
+        self.loop = made.loop
+
+    @cached_property
+    def controllers(self) -> Controllers:
+        """The controllers of Tidelock's own kinds."""
+        return Controllers.of(self.context, self.decider)
 
     def store_reservation(
         self, name: str = "lock", *, namespace: str = NAMESPACE, **fields: Any

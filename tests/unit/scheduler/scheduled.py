@@ -9,7 +9,6 @@ from tidelock.kube.errors import Unreachable
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.reservation_schedule import ReservationSchedule, decode_schedule
-from tidelock.scheduler.controllers.schedules import ScheduleController
 from unit.scheduler.machinery import Shell, lock_path, turns
 
 MINUTE, HOUR = 60, 3600
@@ -58,7 +57,7 @@ class ScheduleScene:
 
     def _begin(self, shell: Shell) -> None:
         self.shell, self.api, self.clock = shell, shell.api, shell.clock
-        self.controller = ScheduleController(shell.context, shell.ledger)
+        self.controller = shell.controllers.schedules
 
     def ask(self, **fields: Any) -> None:
         """Create a schedule and deliver it by the watch."""

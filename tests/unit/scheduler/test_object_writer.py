@@ -140,7 +140,7 @@ async def test_nothing_is_held_during_a_pause(shell: Shell, writer: Writer) -> N
     """
     shell.api.fails(Invalid("no", status=422, retry_after=3600.0))
     writer.reconcile(KEY)
-    assert shell.tasks.busy
+    assert shell.tasks.activity.busy()
     await shell.settle()
     writer.reconcile(KEY)
     assert len(shell.tasks) == 0

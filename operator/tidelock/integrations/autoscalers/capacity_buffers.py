@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from random import Random
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol
 
@@ -20,9 +19,9 @@ import msgspec
 
 from tidelock.integrations.autoscalers.node_requests import NodeRequest
 from tidelock.integrations.autoscalers.placeholder_pods import encoded
-from tidelock.kube.client import ApiResource, KubeClient
+from tidelock.kube.client import ApiResource
 from tidelock.kube.errors import ApiError, Forbidden, NotFound
-from tidelock.kube.watch import Reflector
+from tidelock.kube.watch import MakeReflector, Reflector
 from tidelock.load.cooperative import in_slices
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import Key, ObjectMeta, StoredObject
@@ -120,19 +119,10 @@ class CapacityBufferController(ObjectWriter):
         self._requests = requests
         self._wanted: dict[Key, NodeRequest] = {}
 
-    def reflectors(self, client: KubeClient, rng: Random, **marks: Any) -> Iterator[Reflector[Any]]:
-        """Yield the watches of buffers and templates."""
+    def reflectors(self, make: MakeReflector) -> Iterator[Reflector[Any]]:
+        """Yield the watches of buffers and templates, which `make` makes."""
         for resource, sink in ((CAPACITY_BUFFERS, self.buffers), (POD_TEMPLATES, self.templates)):
-            yield Reflector(
-                client,
-                resource,
-                decode_known,
-                sink,
-                rng=rng,
-                label_selector=SELECTOR,
-                advice=_ADVICE,
-                **marks,
-            )
+            yield make(resource, decode_known, sink, label_selector=SELECTOR, advice=_ADVICE)
 
     async def run(self, started: asyncio.Event) -> NoReturn:
         """Compare for ever, from the moment at which the cluster, the buffers and the templates are known."""

@@ -9,7 +9,6 @@ request.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from random import Random
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -31,7 +30,7 @@ from tidelock.integrations.provisioning_requests.status import (
 )
 from tidelock.kube.client import RESERVATIONGROUPS
 from tidelock.kube.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
-from tidelock.kube.watch import Reflector
+from tidelock.kube.watch import MakeReflector, Reflector
 from tidelock.model.meta import Key
 from tidelock.model.reservation_group import ReservationGroup, decode_group
 from tidelock.scheduler.actions.context import WriterContext
@@ -121,34 +120,17 @@ class ProvisioningRequestController(ObjectWriter):
         self._creations = Creations()
         self._wakeup = asyncio.Event()
 
-    def watch(self, rng: Random) -> Reflector[ProvisioningRequest]:
+    def watch(self, make: MakeReflector) -> Reflector[ProvisioningRequest]:
         """Return the watch of requests, which must run beside `run`."""
-        return Reflector(
-            self._client,
-            PROVISIONING_REQUESTS,
-            decode_request,
-            self,
-            rng=rng,
-            absent_if=(NotFound,),
-            advice=_ADVICE,
-            on_failure=self._isolation.failed,
-        )
+        return make(PROVISIONING_REQUESTS, decode_request, self, absent_if=(NotFound,), advice=_ADVICE)
 
-    def watch_groups(self, rng: Random) -> Reflector[ReservationGroup]:
+    def watch_groups(self, make: MakeReflector) -> Reflector[ReservationGroup]:
         """Return the watch of the groups of requests, which must run beside `run`.
 
         Unlike the watch of all groups, it never takes a missing kind for an empty list. So no fault of the
         API server makes promised capacity look revoked.
         """
-        return Reflector(
-            self._client,
-            RESERVATIONGROUPS,
-            decode_group,
-            self.groups,
-            rng=rng,
-            label_selector=REQUEST_LABEL,
-            on_failure=self._isolation.failed,
-        )
+        return make(RESERVATIONGROUPS, decode_group, self.groups, label_selector=REQUEST_LABEL)
 
     # For the watches.
 

@@ -60,6 +60,7 @@ class Holdings:
         reserve_pods: where the reserve pods of reservations are counted while their owners are awaited.
         reserved_devices: where the devices of reservations are counted.
         pods_on: returns the pods of a node. `count_pod` notes a change of them.
+        claimed: returns the amounts of a pod that come from reservations whose claim may still fail, by UID.
         in_change: reservations with a change that has begun and is not complete. `hold` adds one. Without
             capacity it stays there until the commit, as a change of the phase must follow.
         renew: called with each reservation that holds other amounts because pods have come or gone.
@@ -84,6 +85,7 @@ class Holdings:
         reserve_pods: ReservePods,
         reserved_devices: ReservedDevices,
         pods_on: Callable[[str], Collection[Placed]],
+        claimed: Callable[[str], Resources],
         in_change: dict[Key, ReservationInfo],
         renew: Callable[[ReservationInfo], None],
     ) -> None:
@@ -94,7 +96,7 @@ class Holdings:
         self.rests: dict[Key, HoldingChange] = {}
         self.timeline = Timeline(columns)
         self.trials = Trials(columns, reserve_pods, reserved_devices)
-        self.sharing = Sharing(pods_on, self.held_on)
+        self.sharing = Sharing(pods_on, self.held_on, claimed)
         self._columns = columns
         self.reserve_pods = reserve_pods
         self.reserved_devices = reserved_devices

@@ -27,11 +27,11 @@ class Sharing:
     Args:
         pods_on: returns the pods of a node.
         held_on: returns all reservations that hold capacity on a node.
+        claimed: returns the amounts of a pod, by UID, that come from reservations which get them back if the
+            pod is not bound. The pod uses no shared reservation for them.
 
     Attributes:
         lenders: borrowable reservations with capacity.
-        claimed: returns the amounts of a pod, by UID, that come from reservations which get them back if the
-            pod is not bound. The pod uses no shared reservation for them.
 
     """
 
@@ -39,9 +39,10 @@ class Sharing:
         self,
         pods_on: Callable[[str], Collection[Placed]],
         held_on: Callable[[str], Iterable[ReservationInfo]],
+        claimed: Callable[[str], Resources],
     ) -> None:
         self.lenders: dict[Key, ReservationInfo] = {}
-        self.claimed: Callable[[str], Resources] = lambda _: NOTHING
+        self.claimed = claimed
         self._pods_on = pods_on
         self._held_on = held_on
         self._by_node: ByNode = defaultdict(dict)

@@ -1,10 +1,8 @@
 """Claims of owners: a pod takes over the capacity of its reservations, which end once it is bound."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import reduce
 
 from tidelock.cluster.columns import Columns
 from tidelock.ledger.capacity.holdings import Holdings
@@ -14,6 +12,7 @@ from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
 from tidelock.ledger.owners.claim import Claim, Taken
 from tidelock.ledger.owners.ownership import Ownership
+from tidelock.ledger.owners.unconfirmed import UnconfirmedClaims
 from tidelock.ledger.queue.waiting import WaitingReservations
 from tidelock.ledger.records import Records
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -42,6 +41,7 @@ class Claims:
         endings: Endings,
         choices: Choices,
         waiting: WaitingReservations,
+        unconfirmed: UnconfirmedClaims,
     ) -> None:
         self._records = records
         self._columns = columns
@@ -51,10 +51,9 @@ class Claims:
         self._endings = endings
         self._choices = choices
         self._waiting = waiting
-        self.in_flight: dict[str, Claim] = {}
-        self._unverified: defaultdict[str, list[Claim]] = defaultdict(list)  # by the pods' uids
+        self.in_flight = unconfirmed.in_flight
+        self._unverified = unconfirmed.unverified
         self.has_chosen: set[str] = set()
-        holdings.sharing.claimed = self._claimed
 
     # Pods that are bound here.
 
@@ -203,12 +202,6 @@ class Claims:
         asked = [each for each in self._unverified.pop(claim.pod.uid, ()) if each.taken is not claim.taken]
         if asked:
             self._unverified[claim.pod.uid] = asked
-
-    def _claimed(self, uid: str) -> Resources:
-        """Return the amounts of an owner that come from reservations whose claim may still fail."""
-        in_flight = self.in_flight.get(uid)
-        claims = [*self._unverified.get(uid, ()), *([in_flight] if in_flight is not None else ())]
-        return reduce(plus, (claim.claimed for claim in claims), NOTHING)
 
     def _claim(
         self,

@@ -36,6 +36,8 @@ _CLAIMS = "resourceClaims"
 # At most this many reservations are remembered after their end, for pods that wait for them.
 _MOST_FORMER = 1024
 
+OwnerWithDevices = Callable[[ReservationInfo, str], str]
+
 
 class Ownership:
     """Reservations by their owners.
@@ -45,8 +47,6 @@ class Ownership:
         groups: the groups. A pod takes one member of a group.
         holdings: the held amounts.
         capacity: returns the allocatable amounts of a node.
-
-    Attributes:
         owner_with_devices: returns the uid of a waiting owner with devices of a reservation in its claims, or
             an empty text. Of several owners it is the one with the given uid.
 
@@ -58,6 +58,7 @@ class Ownership:
         groups: Groups,
         holdings: Holdings,
         capacity: Callable[[str], Resources],
+        owner_with_devices: OwnerWithDevices,
     ) -> None:
         self._entries = entries
         self._groups = groups
@@ -69,7 +70,7 @@ class Ownership:
         self._indexed: dict[Key, Reservation] = {}  # the versions with owners in the index
         self._for_workloads: set[str] = set()
         self._key_of: dict[str, Key] = {}
-        self.owner_with_devices: Callable[[ReservationInfo, str], str] = lambda _entry, _uid: ""
+        self._owner_with_devices = owner_with_devices
 
     def update(self, entry: ReservationInfo) -> None:
         """Index a reservation by the owners in its spec, or remove it if it has ended.
@@ -174,6 +175,16 @@ class Ownership:
         if not entry.devices or entry.phase is not Phase.ACTIVE or entry.reservation.reusable:
             return ""
         return self.owner_with_devices(entry, pod.uid)
+
+    def owner_with_devices(self, entry: ReservationInfo, uid: str = "") -> str:
+        """Return the uid of a waiting owner with devices of a reservation in its claims, or an empty text.
+
+        Of several owners it is the one with the given uid. The reservation is kept for them.
+        """
+        found = self._owner_with_devices(entry, uid)
+        if found:
+            self._holdings.kept.add(entry)
+        return found
 
     def used_by_workloads(self, namespace: str) -> bool:
         """Return whether a namespace has, or had, a reservation for any pod of a workload."""

@@ -44,7 +44,7 @@ _FAILURES: Mapping[str, str] = MappingProxyType({"eviction": "an eviction failed
 class Evictor:
     """Carries out the decisions of preemption, each eviction in a task of its own."""
 
-    def __init__(self, context: WriterContext, decider: Decider, borrower_grace: int = 30) -> None:
+    def __init__(self, context: WriterContext, decider: Decider, borrower_grace: int) -> None:
         """Prepare. `borrower_grace` is the longest grace period of a borrower, in seconds."""
         self._borrower_grace = borrower_grace
         self._client = context.client

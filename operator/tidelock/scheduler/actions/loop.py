@@ -6,25 +6,23 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NoReturn
 
-from tidelock.clock import Clock
-from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS
 from tidelock.model.instants import earliest
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.running import keeping_nearly_all
 from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.evictions import Evictor
 from tidelock.scheduler.actions.extender_calls import ExtenderCaller
 from tidelock.scheduler.actions.gates import GateReporter
+from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.core.outcomes import ExtenderCall, Outcome
-from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
 from tidelock.scheduler.informers.event_handlers import EventHandlers
-from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +34,18 @@ _HEAD_START = 0.05
 _LONGEST_SLEEP = 1.0
 
 
-class Loop:
+class DecisionLoop:
     """Drives the decider and hands its outcomes on.
 
-    Attributes:
+    Args:
+        decider: makes the decisions.
+        event_handlers: process the changes that they are about.
+        extender_caller, binder, evictor, publisher, gates, pod_groups: carry them out.
         on_answers: called with the creations of reservations that a step has changed.
-        on_groups: called with the results of PodGroups of a step.
+        context: metrics, clock and isolation.
+        wakeup: wakes the loop once it is set, because something has changed.
+
+    Attributes:
         started: set when decisions begin.
         under_way: set shortly after that. Imports that no decision needs wait for it, as they would keep the
             first bindings from the interpreter.
@@ -51,38 +55,38 @@ class Loop:
     def __init__(
         self,
         decider: Decider,
+        event_handlers: EventHandlers,
         extender_caller: ExtenderCaller,
         binder: Binder,
         evictor: Evictor,
         publisher: StatusWriter,
         gates: GateReporter,
-        telemetry: Telemetry,
-        clock: Clock,
-        isolation: Isolation,
+        pod_groups: PodGroupWriter,
+        on_answers: Callable[[Iterable[Key]], None],
+        context: WriterContext,
+        wakeup: asyncio.Event,
     ) -> None:
         self._decider = decider
+        self._event_handlers = event_handlers
         self._extender_caller = extender_caller
         self._binder = binder
         self._evictor = evictor
         self._publisher = publisher
         self._gates = gates
-        self._telemetry = telemetry
-        self._clock = clock
-        self._isolation = isolation
+        self._pod_groups = pod_groups
+        self._on_answers = on_answers
+        self._telemetry = context.telemetry
+        self._clock = context.clock
+        self._isolation = context.isolation
         self._called: tuple[str, float] | None = None  # which pod extenders are asked about, and since when
-        self.on_answers: Callable[[Iterable[Key]], None] = lambda _keys: None
-        self.on_groups: Callable[[Iterable[PodGroupResult]], None] = lambda _results: None
-        self._event = asyncio.Event()
+        self._wakeup = wakeup
         self.started = asyncio.Event()
         self.under_way = asyncio.Event()
-        self.last_turn = clock.monotonic()
+        self.last_turn = self._clock.monotonic()
 
-    def wake(self) -> None:
-        """Wake the loop because something has changed."""
-        self._event.set()
-
-    async def run(self, event_handlers: EventHandlers) -> NoReturn:
+    async def run(self) -> NoReturn:
         """Decide for ever, from the moment at which all objects are known."""
+        event_handlers = self._event_handlers
         with keeping_nearly_all():
             while not event_handlers.ready:
                 await self._sleep()
@@ -92,7 +96,7 @@ class Loop:
         logger.info("ready, decisions begin", extra=known)
         while True:
             event_handlers.catch_up()
-            self._work(event_handlers)
+            self._work()
             unwritten = self._publisher.flush()
             due = earliest(self._decider.next_due(), event_handlers.next_due)
             if unwritten or (due is not None and due <= self._clock.now()):
@@ -100,7 +104,7 @@ class Loop:
             else:
                 await self._sleep(due)
 
-    def _work(self, event_handlers: EventHandlers) -> None:
+    def _work(self) -> None:
         """Decide until nothing is due, or for the length of a slice, and hand each step on."""
         self.last_turn = start = started = self._clock.monotonic()
         for step in due_steps(self._decider, self._clock.now):
@@ -108,12 +112,12 @@ class Loop:
                 with self._isolation.attempt("decision", PODS, _pod_of(step.outcome).meta):
                     self._hand_on(step.outcome, started)
             self._evictor.begin(step.preemptions, step.migrations)
-            self.on_answers(step.effects.answers)
-            self.on_groups(step.pod_groups)
+            self._on_answers(step.effects.answers)
+            self._pod_groups.record(step.pod_groups)
             self._publisher.record(step.effects)
             self._gates.note(step.effects.namespaces)
             for claim in step.effects.claims:
-                self._binder.look_up(claim, partial(event_handlers.answered, claim))
+                self._binder.look_up(claim, partial(self._event_handlers.answered, claim))
             started = self._clock.monotonic()
             if started - start > _SLICE:
                 return
@@ -123,7 +127,7 @@ class Loop:
             uid = outcome.waiting.pod.uid
             if self._called is None or self._called[0] != uid:
                 self._called = (uid, started)
-            self._extender_caller.call(outcome, self.wake)
+            self._extender_caller.call(outcome, self._wakeup.set)
             return
         if self._called is not None:
             uid, since = self._called
@@ -143,12 +147,12 @@ class Loop:
     async def _sleep(self, due: float | None = None) -> None:
         """Sleep until something happens or is due."""
         left = _LONGEST_SLEEP if due is None else due - self._clock.now()
-        handle = asyncio.get_running_loop().call_later(max(min(left, _LONGEST_SLEEP), 0.0), self._event.set)
+        handle = asyncio.get_running_loop().call_later(max(min(left, _LONGEST_SLEEP), 0.0), self._wakeup.set)
         try:
-            await self._event.wait()
+            await self._wakeup.wait()
         finally:
             handle.cancel()
-        self._event.clear()  # or the next wait would return without letting anything else run
+        self._wakeup.clear()  # or the next wait would return without letting anything else run
         self.last_turn = self._clock.monotonic()
 
 

@@ -62,9 +62,7 @@ class StatusWriter(ObjectWriter):
 
     """
 
-    def __init__(
-        self, context: WriterContext, ledger: Ledger, wake: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, context: WriterContext, ledger: Ledger, wake: Callable[[], None]) -> None:
         """Take the ledger, and a function that schedules another `flush`."""
         super().__init__(context, RESERVATIONS, "status")
         self._wake_loop = wake
@@ -157,7 +155,7 @@ class StatusWriter(ObjectWriter):
 
     def _write_answered(self) -> None:
         """Schedule the statuses that have waited long enough, or all of them if no creation goes on."""
-        now, calm = self._clock.monotonic(), not self._tasks.busy
+        now, calm = self._clock.monotonic(), not self._tasks.activity.busy()
         for key in [key for key, latest in self._answered.items() if calm or latest <= now]:
             del self._answered[key]
             self._compare_later(key)

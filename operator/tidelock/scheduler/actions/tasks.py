@@ -48,6 +48,39 @@ class FaultSubject(NamedTuple):
     meta: ObjectMeta
 
 
+class Activity:
+    """Whether urgent requests are under way, so that less urgent ones let them pass."""
+
+    def __init__(self) -> None:
+        self._at_work = 0
+        self._calm_from = 0.0  # by the event loop's clock
+
+    def busy(self) -> bool:
+        """Return whether a task is at work, or was a moment ago. One that pauses after a failure is not."""
+        return self._at_work > 0 or asyncio.get_running_loop().time() < self._calm_from
+
+    def begin(self) -> None:
+        """Note that a task goes to work."""
+        self._at_work += 1
+
+    def pause(self) -> None:
+        """Note that a task rests for a while."""
+        self._at_work -= 1
+
+    def end(self) -> None:
+        """Note that a task has ended."""
+        self._at_work -= 1
+        self.note_request()
+
+    def note_request(self) -> None:
+        """Note that a client waits, or waited a moment ago."""
+        self._calm_from = asyncio.get_running_loop().time() + _CALM
+
+    def rest(self) -> None:
+        """Note that no more requests come."""
+        self._calm_from = 0.0
+
+
 class Tasks:
     """Background tasks: the process waits for their end, and a fault of one costs its object alone.
 
@@ -55,30 +88,21 @@ class Tasks:
         turn: held during a request, so that thousands of tasks line up here and not in the HTTP client, where
             waiting counts as part of a request's time-out, nor on hundreds of connections. Namespaces take
             turns in it with the kinds of writes that come by thousands.
+        activity: whether a task is at work.
 
     """
 
-    def __init__(self, rng: Random, isolation: Isolation) -> None:
+    def __init__(self, rng: Random, isolation: Isolation, activity: Activity) -> None:
         """Prepare. Random pauses spread requests that are repeated."""
         self._isolation = isolation
+        self.activity = activity
         self.turn = FairSemaphore(_TURNS, _TURNS_A_NAMESPACE)
         self._rng = rng
-        self._calm_from = 0.0  # by the event loop's clock
-        self._asleep = 0
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._running)
-
-    @property
-    def busy(self) -> bool:
-        """Whether a task is at work, or was a moment ago. One that pauses after a failure is not."""
-        return len(self._running) > self._asleep or asyncio.get_running_loop().time() < self._calm_from
-
-    def note_request(self) -> None:
-        """Note that a client waits, or waited a moment ago: less urgent work lets it pass."""
-        self._calm_from = asyncio.get_running_loop().time() + _CALM
 
     def spawn(
         self, work: Coroutine[Any, Any, None], about: FaultSubject, again: Callable[[], None] | None = None
@@ -89,6 +113,7 @@ class Tasks:
             return
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
+        self.activity.begin()
         task.add_done_callback(partial(self._ended, about, again))
 
     @asynccontextmanager
@@ -99,7 +124,7 @@ class Tasks:
         finally:
             self._closed = True
             await self.drain(seconds)
-            self._calm_from = 0.0
+            self.activity.rest()
 
     async def drain(self, seconds: float) -> None:
         """Wait for the tasks under way, at most so long, then cancel the rest."""
@@ -117,11 +142,11 @@ class Tasks:
 
     async def sleep(self, seconds: float) -> None:
         """Pause the current task, which keeps nothing from being calm meanwhile."""
-        self._asleep += 1
+        self.activity.pause()
         try:
             await asyncio.sleep(seconds)
         finally:
-            self._asleep -= 1
+            self.activity.begin()
 
     def call_later(self, seconds: float, function: Callable[..., None], *args: object) -> None:
         """Call a function after some seconds, for which no task is kept."""
@@ -134,7 +159,7 @@ class Tasks:
     def _ended(self, about: FaultSubject, again: Callable[[], None] | None, task: asyncio.Task[None]) -> None:
         loop = asyncio.get_running_loop()
         self._running.discard(task)
-        self._calm_from = loop.time() + _CALM
+        self.activity.end()
         if task.cancelled() or (error := task.exception()) is None:
             return
         pause = self._isolation.failed(*about, error)

@@ -29,6 +29,7 @@ from tidelock.plugins.dynamic_resources.pod_claims import devices_asked
 from tidelock.scheduler.core.backfill import Backfill
 from tidelock.scheduler.core.capacity_events import CapacityEvents
 from tidelock.scheduler.core.cycle import AssumedPod, SchedulingCycle
+from tidelock.scheduler.core.device_owners import DeviceOwners
 from tidelock.scheduler.core.diagnosis import Diagnosis
 from tidelock.scheduler.core.dry_run import DryRun, DryRunResult
 from tidelock.scheduler.core.estimation import CapacityEstimator
@@ -40,6 +41,7 @@ from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult, PodGroup
 from tidelock.scheduler.core.pod_queue import EnqueueHook, SchedulingQueue
 from tidelock.scheduler.core.pod_scheduler import PodScheduler
 from tidelock.scheduler.core.preemption import PreemptionAttempt, Preemptor
+from tidelock.scheduler.core.queued_pods import QueuedPods
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 from tidelock.scheduler.core.reservation_scheduler import ReservationScheduler
 from tidelock.scheduler.core.taken_devices import TakenDevices
@@ -67,12 +69,11 @@ class Step:
     pod_groups: Sequence[PodGroupResult] = ()
 
 
-class Decider:
-    """All state of the scheduler, and the next decision over it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeciderOptions:
+    """Waits of a decider, and the parts of a process that it uses. By default it is alone.
 
-    Args:
-        configuration: profiles, their plugins and extenders.
-        epoch: number of this leadership.
+    Attributes:
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
         earmark_after: seconds after which capacity is kept for a reservation that waits.
         on_enqueue: called for each pod that enters the queue.
@@ -82,47 +83,65 @@ class Decider:
         on_failure: handles exceptions that cost a reservation, a pod or a part of a step. By default only
             exceptions of plugins are handled, and all others are raised.
 
+    """
+
+    move_after: float = 300.0
+    earmark_after: float = 60.0
+    on_enqueue: EnqueueHook | None = None
+    api: Api | None = None
+    recorder: MetricsRecorder | None = None
+    device_reports: DeviceReports | None = None
+    on_failure: OnFailure = raise_failure
+
+
+_ALONE = DeciderOptions()
+
+
+class Decider:
+    """All state of the scheduler, and the next decision over it.
+
+    Args:
+        configuration: profiles, their plugins and extenders.
+        options: its waits, and the parts of a process that it uses.
+
     Raises:
         ConfigurationError: a profile can't be made as it is configured.
 
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        *,
-        epoch: int = 0,
-        move_after: float = 300.0,
-        earmark_after: float = 60.0,
-        on_enqueue: EnqueueHook | None = None,
-        api: Api | None = None,
-        recorder: MetricsRecorder | None = None,
-        device_reports: DeviceReports | None = None,
-        on_failure: OnFailure = raise_failure,
-    ) -> None:
+    def __init__(self, configuration: Configuration, options: DeciderOptions = _ALONE) -> None:
+        on_failure, recorder = options.on_failure, options.recorder
         on_plugin_failure = log_failure if on_failure is raise_failure else on_failure
         self._now = 0.0
         self.columns = Columns()
         self.cache = Cache(self.columns)
         self.objects = Objects()
         self.objects.device_classes.on_backing(self.columns.back)
-        self.ledger = _make_ledger(self.cache, self.objects, epoch, move_after, on_failure)
+        queued = QueuedPods()
+        owners = DeviceOwners(self.cache, queued, self.objects)
+        self.ledger = _make_ledger(self.cache, self.objects, owners, options)
         self.waiting_pods = WaitingPods()
         self.measurements = Measurements()
-        view = self.ledger.plugin_view
         handle = Handle(
-            view, self.cache, self.objects, api, self.waiting_pods, self.measurements, device_reports
+            self.ledger.plugin_view,
+            self.cache,
+            self.objects,
+            options.api,
+            self.waiting_pods,
+            self.measurements,
+            options.device_reports,
         )
         self.profiles = build_profiles(configuration.profiles, configuration.registry, handle)
         self.profile: Profile = next(iter(self.profiles.values()))
         self.queue = SchedulingQueue(
             self.profiles,
-            on_enqueue,
+            options.on_enqueue,
             initial_backoff=configuration.initial_backoff,
             max_backoff=configuration.max_backoff,
             recorder=recorder,
             on_failure=on_plugin_failure,
             pod_groups=self.objects.pod_groups if gates_of(self.profiles) else None,
+            queued=queued,
         )
         self.pipeline = FilterPipeline(self.cache, self.ledger, recorder)
         self._preemptor = Preemptor(self.cache, self.ledger)
@@ -132,8 +151,8 @@ class Decider:
         self.reservation_cycle = ReservationCycle(self.cache, self.ledger, self.pipeline, self._preemptor)
         self._parts = FailedParts(self.ledger, on_failure)
         self._capacity_events = CapacityEvents(self.ledger, self.cache, self.queue)
-        self.taken_devices = TakenDevices(self.ledger, self.cache, self.queue, self.objects)
-        self._make_planners(handle, earmark_after, on_plugin_failure)
+        self.taken_devices = TakenDevices(self.ledger, owners, self.objects)
+        self._make_planners(handle, options.earmark_after, on_plugin_failure)
         self.reservation_scheduler = ReservationScheduler(
             self.ledger,
             self.cache,
@@ -304,9 +323,7 @@ class Decider:
             self.cache.nominator.nominate(waiting.pod, "")
 
 
-def _make_ledger(
-    cache: Cache, objects: Objects, epoch: int, move_after: float, on_failure: OnFailure
-) -> Ledger:
+def _make_ledger(cache: Cache, objects: Objects, owners: DeviceOwners, options: DeciderOptions) -> Ledger:
     """Make a ledger that follows the pods of the cache."""
     ledger = Ledger(
         cache.columns,
@@ -317,9 +334,9 @@ def _make_ledger(
             objects.reservation_quotas, objects.resource_quotas, lambda pod: devices_asked(pod, objects)
         ),
         pods_on=cache.pods_on,
-        epoch=epoch,
-        move_after=move_after,
-        on_failure=on_failure,
+        owner_with_devices=owners.waiting,
+        move_after=options.move_after,
+        on_failure=options.on_failure,
     )
     cache.add_observer(OccupancyObserver(ledger))
     return ledger

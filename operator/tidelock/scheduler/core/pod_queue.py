@@ -44,6 +44,7 @@ from tidelock.model.work_queue import WorkQueue
 from tidelock.scheduler.core.pod_gates import PodGates
 from tidelock.scheduler.core.pod_heaps import BackoffQueue, PodHeap, PodOrder
 from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
+from tidelock.scheduler.core.queued_pods import QueuedPods
 from tidelock.scheduler.core.queueing_hints import InFlightEvents, QueueEvent, QueueingHint, QueueingHints
 from tidelock.scheduler.core.rejected_pods import RejectedPods
 
@@ -76,10 +77,11 @@ class SchedulingQueue:
         recorder: takes the durations of gates.
         on_failure: handles exceptions of gates, hints and sort plugins.
         pod_groups: the groups of pods. The pods of one have a common backoff.
+        queued: where its pods are listed for others.
 
     Attributes:
         hints: the events that plugins have registered.
-        rejected: the pods by the plugins that have rejected them, and by their claims.
+        rejected: the pods by the plugins that have rejected them.
         gated: pods that were gated, for the reports of their gates.
 
     """
@@ -95,6 +97,7 @@ class SchedulingQueue:
         recorder: MetricsRecorder | None = None,
         on_failure: OnFailure = log_failure,
         pod_groups: PodGroups | None = None,
+        queued: QueuedPods | None = None,
     ) -> None:
         self._profiles = profiles
         self._on_enqueue = on_enqueue or _ignore
@@ -105,11 +108,12 @@ class SchedulingQueue:
         self._order = PodOrder(on_failure)
         self._active = PodHeap(self._order)
         self._backoff = BackoffQueue(self._order, initial_backoff, max_backoff)
-        self._pods: dict[str, QueuedPodInfo] = {}
+        self._queued = queued if queued is not None else QueuedPods()
+        self._pods = self._queued.by_uid
         self._pod_groups = pod_groups
         self._uids: dict[Key, str] = {}
         self._flushes: OrderedDict[str, QueuedPodInfo] = OrderedDict()  # rejected and gated pods, in order
-        self.rejected = RejectedPods(self.hints)
+        self.rejected = RejectedPods(self.hints, self._queued)
         self._waves: deque[_Wave] = deque()
         self._steady = SteadyClock()
         self.gated = WorkQueue[QueuedPodInfo]()
@@ -127,13 +131,13 @@ class SchedulingQueue:
             waiting = QueuedPodInfo(pod, profile, now, QueueName.GATED, since=now)
             if self._pod_groups is not None and (key := group_of(pod)) is not None:
                 waiting.due = self._pod_groups.due(key)
-            self.rejected.change_claims(None, pod)
+            self._queued.change_claims(None, pod)
             self._requeue(waiting, QueueingHint.AFTER_BACKOFF, now, UNSCHEDULED_POD_ADD.label, new=True)
             self._pods[pod.uid] = waiting  # last, as a pod for which that fails would be nowhere
             self._uids[pod.key] = pod.uid
             return
         old, waiting.pod = waiting.pod, pod
-        self.rejected.change_claims(old, pod)
+        self._queued.change_claims(old, pod)
         if self._order.differs(waiting):
             heap = self._active if waiting.queue is QueueName.ACTIVE else self._backoff
             heap.push(waiting)
@@ -155,7 +159,7 @@ class SchedulingQueue:
             del self._uids[waiting.pod.key]
         self.gated.discard(waiting)
         self._leave(waiting)
-        self.rejected.change_claims(waiting.pod, None)
+        self._queued.change_claims(waiting.pod, None)
         self.done(uid)
 
     # Attempts.

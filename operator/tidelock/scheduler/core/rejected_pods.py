@@ -1,4 +1,4 @@
-"""The pods of the queue by the plugins that have rejected them, and by the claims that they name.
+"""The pods of the queue by the plugins that have rejected them.
 
 Semantics of the PreQueueingHints of kube-scheduler 1.37 (backend/queue/scheduling_queue.go): an event of a
 claim concerns only the pods that name it, as far as the plugin's registration says so. A pod that waits for
@@ -6,23 +6,21 @@ its claim is thus not compared with all other claims that come.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from tidelock.framework.events import Resource
-from tidelock.framework.pod_claims import named_claims
-from tidelock.model.meta import Key
-from tidelock.model.pods import Pod
 from tidelock.scheduler.core.queued_pod import PluginKey, QueuedPodInfo
+from tidelock.scheduler.core.queued_pods import QueuedPods
 from tidelock.scheduler.core.queueing_hints import QueueEvent, QueueingHints
 
 
 class RejectedPods:
-    """The pods that wait for an event, by plugin. The pods of the whole queue by claim."""
+    """The pods that wait for an event, by plugin."""
 
-    def __init__(self, hints: QueueingHints) -> None:
+    def __init__(self, hints: QueueingHints, queued: QueuedPods) -> None:
         self._hints = hints
+        self._queued = queued
         self._by_plugin: defaultdict[PluginKey, dict[str, QueuedPodInfo]] = defaultdict(dict)
-        self._users: defaultdict[tuple[Resource, Key], dict[str, None]] = defaultdict(dict)
 
     def __bool__(self) -> bool:
         """Return whether any pod waits for an event."""
@@ -31,10 +29,6 @@ class RejectedPods:
     def of(self, plugin: PluginKey) -> Mapping[str, QueuedPodInfo]:
         """Return the pods that a plugin has rejected or gates, by their uids."""
         return self._by_plugin.get(plugin, {})
-
-    def users(self, claim: tuple[Resource, Key]) -> Collection[str]:
-        """Return the uids of the pods of the queue that name a claim."""
-        return self._users.get(claim, ())
 
     def add(self, waiting: QueuedPodInfo, plugins: tuple[PluginKey, ...]) -> None:
         """Let a pod wait for events of the plugins that have rejected it or gate it."""
@@ -50,17 +44,6 @@ class RejectedPods:
                 del self._by_plugin[plugin]
         waiting.indexed = ()
 
-    def change_claims(self, old: Pod | None, new: Pod | None) -> None:
-        """Note the claims that a pod names, which has come to the queue, has changed there or leaves it."""
-        if old is not None:
-            for claim in named_claims(old):
-                self._users[claim].pop(old.uid, None)
-                if not self._users[claim]:
-                    del self._users[claim]
-        if new is not None:
-            for claim in named_claims(new):
-                self._users[claim][new.uid] = None
-
     def concerned_by(self, resource: Resource, event: QueueEvent) -> list[QueuedPodInfo]:
         """Return the pods that an event may concern. The hints decide which of them it helps."""
         found: dict[str, QueuedPodInfo] = {}
@@ -70,7 +53,7 @@ class RejectedPods:
                 continue
             if self._hints.only_users(registrations, event):
                 thing = event.old if event.new is None else event.new
-                users = self.users((resource, thing.meta.key))
+                users = self._queued.users((resource, thing.meta.key))
                 found.update((uid, pods[uid]) for uid in users if uid in pods)
             else:
                 found.update(pods)

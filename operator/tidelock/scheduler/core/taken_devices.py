@@ -9,24 +9,19 @@ An owner that could not be bound keeps the devices that are written to its claim
 owner alone then, as it has no devices for any other one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from tidelock.cluster.cache import Cache
 from tidelock.cluster.objects import Objects
-from tidelock.framework.events import Resource
 from tidelock.ledger.capacity.overcommitment import last_in_rank
 from tidelock.ledger.ledger import Ledger
-from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.devices import DeviceId
 from tidelock.model.meta import Key
-from tidelock.model.pods import Pod
-from tidelock.model.quantities import parse_nanos
 from tidelock.model.resource_claims import AllocatedDevice, ResourceClaim
 from tidelock.model.work_queue import WorkQueue
-from tidelock.scheduler.core.pod_queue import SchedulingQueue
+from tidelock.scheduler.core.device_owners import DeviceOwners, owns_entry
 
 UNKNOWN_SECONDS = 10.0
 """Time for which a claim with a reserved device may have a pod that is not known.
@@ -40,8 +35,7 @@ class TakenDevices:
 
     Args:
         ledger: the reservations.
-        cache: the bound pods.
-        queue: the pods that wait.
+        owners: finds the pods of claims.
         objects: all claims and slices, and the devices that reservations hold. New allocations are compared
             at the next step.
 
@@ -50,17 +44,14 @@ class TakenDevices:
 
     """
 
-    def __init__(self, ledger: Ledger, cache: Cache, queue: SchedulingQueue, objects: Objects) -> None:
+    def __init__(self, ledger: Ledger, owners: DeviceOwners, objects: Objects) -> None:
         self._ledger = ledger
         self._holdings = ledger.holdings
-        self._cache = cache
-        self._queue = queue
+        self._owners = owners
         self._claims = objects.resource_claims
-        self._slices = objects.resource_slices
         self.pending = WorkQueue[Key]()
         self._unclear: dict[Key, float] = {}  # since when claims of unknown pods wait
         self._claims.on_change(self._allocated)
-        ledger.ownership.owner_with_devices = self.waiting_owner
 
     @property
     def unsettled(self) -> bool:
@@ -74,33 +65,13 @@ class TakenDevices:
         for key in self.pending.take():
             self._lose_to_stranger(key, now)
         for entry in self._holdings.kept.take():
-            if entry.reserved and not self.waiting_owner(entry):
+            if entry.reserved and not self._ledger.ownership.owner_with_devices(entry):
                 self._holdings.announce(entry)  # it is for all of its owners again
                 self._leave_to_former_owners(entry, now)
 
     def next_due(self) -> float | None:
         """Return the instant at which the first claim of an unknown pod counts as that of a stranger."""
         return min(self._unclear.values()) + UNKNOWN_SECONDS if self._unclear else None
-
-    def waiting_owner(self, entry: ReservationInfo, uid: str = "") -> str:
-        """Return the uid of a waiting owner with devices of a reservation in its claims, or an empty text.
-
-        Of several it is the pod with the given uid. A claim that is being deleted gives its devices back.
-        """
-        found: list[str] = []
-        for held in entry.devices:
-            users = [
-                pod.uid
-                for claim in self._claims_with(held.id)
-                if claim.meta.deletion_timestamp is None
-                for pod in self._users(claim)
-                if self._queue.get(pod.uid) is not None and _owns(pod, entry)
-            ]
-            if users and (held.share_id is None or self._exceeds(held.allocated, counted=True)):
-                found += users
-        if found:
-            self._holdings.kept.add(entry)
-        return uid if uid in found else next(iter(found), "")
 
     def _leave_to_former_owners(self, entry: ReservationInfo, now: float) -> None:
         """Let a reservation wait for capacity again if the claim of a former owner has one of its devices.
@@ -112,7 +83,7 @@ class TakenDevices:
         if entry.devices and (entry.phase is Phase.BOUND or any(in_flight)):
             self._holdings.former_owners.add(entry)
             return
-        for claim in self._known(keys):
+        for claim in self._owners.known(keys):
             losers = {} if self._waits_for_pod(claim) else self._losers(claim)
             if entry in losers:
                 text = f"device {losers[entry]} is allocated to claim {claim.key}, which is no owner's"
@@ -141,7 +112,7 @@ class TakenDevices:
 
         The pod is gone, and the claim will be freed or deleted. Or another scheduler will bind the pod soon.
         """
-        if claim.meta.controller is None or claim.allocation is None or any(self._users(claim)):
+        if claim.meta.controller is None or claim.allocation is None or any(self._owners.users(claim)):
             return False
         return any(self._claims.reserved.holders(each.id) for each in claim.allocation.devices.results)
 
@@ -162,7 +133,7 @@ class TakenDevices:
         """
         if claim.allocation is None or not self._claims.reserved:
             return []
-        users = list(self._users(claim))
+        users = list(self._owners.users(claim))
         stored = self._claims.get(claim.meta.name, claim.meta.namespace)
         counted = stored is not None and stored.allocation is not None
         return [
@@ -170,7 +141,7 @@ class TakenDevices:
             for device in claim.allocation.devices.results
             if not device.admin_access
             for entry in self._holders(device, counted=counted)
-            if not any(_owns(pod, entry) for pod in users)
+            if not any(owns_entry(pod, entry) for pod in users)
         ]
 
     def _holders(self, device: AllocatedDevice, *, counted: bool) -> Iterator[ReservationInfo]:
@@ -181,57 +152,12 @@ class TakenDevices:
         holders = self._claims.reserved.holders(device.id)
         if not holders:
             return
-        fits = device.share_id is not None and not self._exceeds(device, counted=counted)
+        fits = device.share_id is not None and not self._owners.exceeds(device, counted=counted)
         for entry in self._ledger.entries.values():
             held = (each for each in entry.devices if each.id == device.id)
             if entry.uid in holders and not (fits and all(each.share_id is not None for each in held)):
                 yield entry
 
-    def _exceeds(self, device: AllocatedDevice, *, counted: bool) -> bool:
-        """Return whether all shares of a device together exceed its capacity."""
-        allocated, capacity = self._claims.allocated, self._capacity(device.id)
-        return any(
-            allocated.consumed(device.id, name) + (0 if counted else nanos) > capacity.get(name, 0)
-            for name, nanos in device.consumed.items()
-        )
-
-    def _capacity(self, device: DeviceId) -> dict[str, int]:
-        """Return the capacity of a device in billionths, as its driver publishes it."""
-        for each in self._slices.all():
-            if (each.spec.driver, each.spec.pool.name) == (device.driver, device.pool):
-                for found in each.spec.devices:
-                    if found.name == device.device:
-                        return {name: parse_nanos(amount.value) for name, amount in found.capacity.items()}
-        return {}
-
-    def _claims_with(self, device: DeviceId) -> Iterator[ResourceClaim]:
-        """Yield the claims that have a device, or a share of it, or will have it."""
-        return self._known(self._claims.with_device(device))
-
-    def _known(self, keys: Iterable[Key]) -> Iterator[ResourceClaim]:
-        """Yield stored claims. That of a pod with extended resources has devices before it is created."""
-        for key in keys:
-            claim = self._claims.get(key.name, key.namespace)
-            if claim is not None:
-                yield claim
-
-    def _users(self, claim: ResourceClaim) -> Iterator[Pod]:
-        """Yield the known pods that use a claim or wait with it, and the pod for which it was created."""
-        uids = dict.fromkeys(each.uid for each in claim.status.reserved_for)
-        if claim.meta.controller is not None:
-            uids[claim.meta.controller.uid] = None
-        uids |= dict.fromkeys(self._queue.rejected.users((Resource.RESOURCE_CLAIM, claim.key)))
-        for uid in uids:
-            placed, waiting = self._cache.get(uid), self._queue.get(uid)
-            if placed is not None:
-                yield placed.pod
-            elif waiting is not None:
-                yield waiting.pod
-
     def _allocated(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if new is not None and new.allocation is not None and (old is None or old.allocation is None):
             self.pending.add(new.key)
-
-
-def _owns(pod: Pod, entry: ReservationInfo) -> bool:
-    return is_owner(pod, entry.key, entry.reservation.spec)

@@ -1,7 +1,6 @@
 """The watched resources and their event handlers."""
 
 from collections.abc import Callable, Iterator, Mapping
-from random import Random
 from types import MappingProxyType
 from typing import Any
 
@@ -17,13 +16,11 @@ from tidelock.kube.client import (
     RESOURCEQUOTAS,
     WATERLEVELS,
     ApiResource,
-    KubeClient,
 )
 from tidelock.kube.errors import ApiError, Forbidden, NotFound
-from tidelock.kube.watch import EventHandler, Failures, Reflector
+from tidelock.kube.watch import EventHandler, MakeReflector, Reflector
 from tidelock.model.budgets import decode_budget
 from tidelock.model.devices import decode_device_class, decode_slice, decode_taint_rule
-from tidelock.model.meta import ObjectMeta
 from tidelock.model.namespaces import decode_namespace
 from tidelock.model.nodes import decode_node
 from tidelock.model.pod_group import decode_pod_group
@@ -160,40 +157,34 @@ def listers_of(decider: Decider) -> dict[str, Lister[Any]]:
 
 
 def reflectors(
-    client: KubeClient,
+    make: MakeReflector,
     event_handlers: EventHandlers,
     pods: EventHandler[Pod],
-    rng: Random,
     *,
     whole: bool,
-    on_faults: Callable[[ApiResource, ObjectMeta], None],
-    on_failure: Failures,
 ) -> Iterator[Reflector[Any]]:
     """Return a reflector for every resource that decisions need; `whole` pods and nodes keep their JSON.
 
-    `pods` is the handler of pods, which may pass them on to the event handlers. `on_faults` gets objects that
-    can't be read in full, `on_failure` those for which a handler fails.
+    `make` takes a resource, its decoder, its sink and options of Reflector. `pods` is the handler of pods,
+    which may pass them on to the event handlers.
     """
     to_node, to_pod = (
         (keeping_raw(decode_node), keeping_raw(decode_pod)) if whole else (decode_node, decode_pod)
     )
-    marks: Any = {"on_faults": on_faults, "on_failure": on_failure, "unusable": unusable}
-    yield Reflector(client, NODES, to_node, event_handlers.nodes, rng=rng, **marks)
-    yield Reflector(client, PODS, to_pod, pods, rng=rng, **marks)
-    yield Reflector(client, RESERVATIONS, decode_reservation, event_handlers.reservations, rng=rng, **marks)
+    yield make(NODES, to_node, event_handlers.nodes, unusable=unusable)
+    yield make(PODS, to_pod, pods, unusable=unusable)
+    yield make(RESERVATIONS, decode_reservation, event_handlers.reservations, unusable=unusable)
     for name, sink in event_handlers.others.items():
         resource, decode = {**OTHERS, **OWN, **OPTIONAL}[name]
-        yield Reflector(
-            client,
+        yield make(
             resource,
             decode,
             sink,
-            rng=rng,
             absent_if=_ABSENT_IF.get(resource, ()),
             expected=_EXPECTED.get(resource, ()),
             advice=_ADVICE.get(resource, {}),
             on_listed=sink.listed,
-            **marks,
+            unusable=unusable,
         )
 
 

@@ -11,9 +11,10 @@ import msgspec
 
 from tidelock.framework.config import Configuration
 from tidelock.model.pods import Pod
+from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.informers.event_handlers import EventHandlers
-from tidelock.scheduler.informers.informers import decoder_of, listers_of
+from tidelock.scheduler.informers.informers import decoder_of
 
 
 class _EventHandler(Protocol):
@@ -66,16 +67,8 @@ class OfflineScheduler:
             ConfigurationError: a profile can't be created as it is configured.
 
         """
-        decider = Decider(configuration)
-        event_handlers = EventHandlers(
-            decider.cache,
-            decider.ledger,
-            decider.queue,
-            decider.waiting_pods,
-            _Stopped(now),
-            lambda: None,
-            listers_of(decider),
-        )
+        core = assemble_core(configuration, _Stopped(now))
+        decider, event_handlers = core.decider, core.event_handlers
         picture = cls(decider, event_handlers, now)
         sinks: dict[str, _EventHandler] = {
             **event_handlers.others,

@@ -15,17 +15,12 @@ from tidelock.model.meta import ObjectMeta
 _CONSEQUENCES = {True: "unusable", False: "part_ignored"}
 
 
-class UnreadableObjectReporter(Collector):
+class UnreadableObjectCounts(Collector):
     """Counts the objects with faults at each scrape."""
 
-    def __init__(
-        self,
-        record: Callable[[ObjectReference, EventType, str, str, str], None],
-        reflectors: Callable[[], Iterable[Reflector[Any]]],
-    ) -> None:
-        """Take a function that records an event, and one that returns the live copies."""
-        self._record = record
-        self._reflectors = reflectors
+    def __init__(self, reflectors: Iterable[Reflector[Any]]) -> None:
+        """Take the live copies."""
+        self._reflectors = tuple(reflectors)
 
     def describe(self) -> list[Metric]:
         """Return nothing, so registering needs no state."""
@@ -39,11 +34,19 @@ class UnreadableObjectReporter(Collector):
             "that part, part_ignored otherwise.",
             labels=("resource", "consequence"),
         )
-        for reflector in self._reflectors():
+        for reflector in self._reflectors:
             found = Counter(any(fault.needed for fault in faults) for faults in reflector.faulty.values())
             for needed, consequence in _CONSEQUENCES.items():
                 family.add_metric((reflector.resource.plural, consequence), found[needed])
         yield family
+
+
+class UnreadableObjectReporter:
+    """Records events on objects that can't be used."""
+
+    def __init__(self, record: Callable[[ObjectReference, EventType, str, str, str], None]) -> None:
+        """Take a function that records an event."""
+        self._record = record
 
     def noted(self, resource: ApiResource, meta: ObjectMeta) -> None:
         """Record an event on an object with changed faults, if it can't be used."""

@@ -12,7 +12,6 @@ from tidelock.kube.errors import (
 )
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
-from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Shell, pod_path, turns
@@ -353,12 +352,12 @@ class SilentExtenders(Extenders):
 
 async def test_an_extender_that_does_not_answer_keeps_no_status_waiting() -> None:
     """Regression: 32 such bindings held all turns at the API server for the time-out of the extender."""
-    shell, silent = Shell(node("node-a", cpu="64")), SilentExtenders()
-    binder = Binder(shell.context, shell.decider, silent)
+    silent = SilentExtenders()
+    shell = Shell(node("node-a", cpu="64"), extenders=silent)
     for index in range(40):
         shell.store_pod(f"web-{index}")
     for _ in range(40):
-        binder.bind(shell.place(), shell.clock.monotonic())
+        shell.binder.bind(shell.place(), shell.clock.monotonic())
     await turns()
     assert silent.asked == 40
     shell.store_reservation()

@@ -287,7 +287,7 @@ async def test_a_victim_that_waits_for_its_permit_is_rejected_and_not_deleted(
 
 async def test_the_loop_carries_out_preemptions() -> None:
     shell = crowded()
-    shell.loop._work(shell.event_handlers)
+    shell.loop._work()
     shell.evict()
     await shell.settle()
     assert pod_path("low") not in shell.api.objects

@@ -37,7 +37,7 @@ async def alarm(monkeypatch: pytest.MonkeyPatch) -> Alarm:
 @asynccontextmanager
 async def running(shell: Shell) -> AsyncIterator[Shell]:
     """Run the decision loop until it has nothing more to do, and go on running it within the context."""
-    task = asyncio.create_task(shell.loop.run(shell.event_handlers))
+    task = asyncio.create_task(shell.loop.run())
     await turns()
     try:
         yield shell
@@ -134,7 +134,7 @@ async def test_other_tasks_run_under_load(alarm: Alarm) -> None:
         shell.store_pod(f"web-{index}")
     shell.clock.tick = 0.001
     left: list[int] = []
-    task = asyncio.create_task(shell.loop.run(shell.event_handlers))
+    task = asyncio.create_task(shell.loop.run())
     while (active := shell.queue.counts()[QueueName.ACTIVE]) or not left:
         left.append(active)
         await asyncio.sleep(0)

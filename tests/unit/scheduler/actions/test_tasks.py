@@ -5,14 +5,14 @@ from builders import NOW
 from isolating import Isolating
 from tidelock.kube.client import RESERVATIONS
 from tidelock.model.meta import ObjectMeta
-from tidelock.scheduler.actions.tasks import FaultSubject, Tasks, until_woken
+from tidelock.scheduler.actions.tasks import Activity, FaultSubject, Tasks, until_woken
 from unit.scheduler.machinery import FakeClock, turns
 
 ABOUT = FaultSubject("status", RESERVATIONS, ObjectMeta("lock", "shop"))
 
 
 def make_tasks() -> Tasks:
-    return Tasks(Random(1), Isolating())  # noqa: S311 -- for jitter
+    return Tasks(Random(1), Isolating(), Activity())  # noqa: S311 -- for jitter
 
 
 async def _sleep_for_ever() -> None:
@@ -41,7 +41,7 @@ async def test_a_task_that_ends_is_forgotten() -> None:
 async def test_a_fault_affects_only_its_object_which_is_retried_later() -> None:
     """Regression: the fault ended the process, and the next process met the same object."""
     isolation = Isolating()
-    tasks = Tasks(Random(1), isolation)  # noqa: S311 -- for jitter
+    tasks = Tasks(Random(1), isolation, Activity())  # noqa: S311 -- for jitter
     again = asyncio.Event()
     isolation.pause = 0.001
 
@@ -56,7 +56,7 @@ async def test_a_fault_affects_only_its_object_which_is_retried_later() -> None:
 
 async def test_a_retry_may_fail_again() -> None:
     isolation = Isolating()
-    tasks = Tasks(Random(1), isolation)  # noqa: S311 -- for jitter
+    tasks = Tasks(Random(1), isolation, Activity())  # noqa: S311 -- for jitter
     isolation.pause = 0.001
     tried = asyncio.Event()
 
@@ -85,16 +85,16 @@ async def test_draining_nothing_returns_at_once() -> None:
 
 async def test_tasks_are_busy_for_a_moment_longer_than_they_run() -> None:
     tasks = make_tasks()
-    assert not tasks.busy
+    assert not tasks.activity.busy()
 
     tasks.spawn(asyncio.sleep(0), ABOUT)
-    assert tasks.busy
+    assert tasks.activity.busy()
     await tasks.drain(1)
     assert len(tasks) == 0
-    assert tasks.busy  # the next task of a series is likely to come
+    assert tasks.activity.busy()  # the next task of a series is likely to come
 
     async with asyncio.timeout(60):
-        while tasks.busy:  # noqa: ASYNC110 -- the condition is the passage of time
+        while tasks.activity.busy():  # noqa: ASYNC110 -- the condition is the passage of time
             await asyncio.sleep(0.01)
 
 
@@ -109,5 +109,5 @@ async def test_no_task_starts_after_the_end_of_the_context() -> None:
     tasks.spawn(work("late"), ABOUT)
 
     assert len(tasks) == 0
-    assert not tasks.busy
+    assert not tasks.activity.busy()
     assert done == ["under way"]

@@ -8,7 +8,6 @@ from builders import NAMESPACE, Json, encode, node
 from tidelock.kube.client import RESERVATIONQUOTAS
 from tidelock.kube.errors import Conflict, Invalid, ServerError
 from tidelock.model.quotas import decode_reservation_quota
-from tidelock.scheduler.controllers.quotas import QuotaController
 from unit.scheduler.machinery import Shell, turns
 
 PATH = RESERVATIONQUOTAS.item("team", NAMESPACE)
@@ -20,7 +19,7 @@ class Scene:
     def __init__(self) -> None:
         self.shell = Shell(node("node-a"))
         shell = self.shell
-        self.reporter = QuotaController(shell.context, shell.ledger.quotas)
+        self.reporter = shell.controllers.quotas
 
     def see_quota(self, plain: Json) -> None:
         quotas = self.shell.decider.objects.reservation_quotas

@@ -11,7 +11,6 @@ from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import Invalid, ServerError
 from tidelock.model.reservation_quote import Quote, decode_quote
-from tidelock.scheduler.controllers.quotes import QuoteController
 from tidelock.scheduler.core.dry_run import DryRunResult
 from unit.scheduler.machinery import Shell, turns
 
@@ -43,7 +42,7 @@ class Scene:
     def __init__(self) -> None:
         self.shell = Shell(node("node-a", cpu="4"))
         shell = self.shell
-        self.controller = QuoteController(shell.context, shell.decider)
+        self.controller = shell.controllers.quotes
 
     def ask(self, **spec: Any) -> None:
         self.shell.api.objects[PATH] = quote_json(**spec)

@@ -329,7 +329,7 @@ class TestVictims:
 async def running(scheduler: Shell) -> AsyncIterator[None]:
     """Run the decision loop within the context."""
     async with scheduler.extenders:
-        task = asyncio.create_task(scheduler.loop.run(scheduler.event_handlers))
+        task = asyncio.create_task(scheduler.loop.run())
         try:
             yield
         finally:

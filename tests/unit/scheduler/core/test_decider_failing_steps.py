@@ -118,7 +118,7 @@ async def test_a_decision_that_cannot_be_recorded_does_not_block_others(
     monkeypatch.setattr(shell.recent, "refused", lambda *_: 1 / 0)
     shell.store_pod("bad", requests={"cpu": "9"})
     shell.store_pod("good", requests={"cpu": "1"})
-    shell.loop._work(shell.event_handlers)
+    shell.loop._work()
     await shell.settle()
     assert shell.api.objects[pod_path("good")]["spec"]["nodeName"] == "node-a"
     assert shell.isolation.faults == ["decision shop/bad: division by zero"]

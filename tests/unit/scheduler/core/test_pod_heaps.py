@@ -4,19 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from builders import NOW, SCHEDULER, pod
-from tidelock.framework.config import default_configuration
+from builders import NOW, pod
 from tidelock.model.failures import raise_failure
-from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.pod_heaps import PodHeap, PodOrder
 from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
+from unit.scheduler.machinery import Core
 
 
 @pytest.fixture
 def arrivals() -> Iterator[QueuedPodInfo]:
     """Yield pods, each with a lower priority than the one before."""
-    profile = Decider(default_configuration(SCHEDULER, BUILTINS)).profile
+    profile = Core().decider.profile
     return (
         QueuedPodInfo(pod(f"web-{number}", priority=-number), profile, NOW, QueueName.ACTIVE)
         for number in range(1_000)

@@ -1,19 +1,17 @@
 import pytest
 
-from builders import NOW, SCHEDULER, pod
-from tidelock.framework.config import default_configuration
+from builders import NOW, pod
 from tidelock.framework.events import ASSIGNED_POD_DELETE
-from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, SchedulingQueue
 from tidelock.scheduler.core.queued_pod import QueueName
+from unit.scheduler.machinery import Core
 
 GATE = [{"name": "example.com/quota"}]
 
 
 @pytest.fixture
 def queue() -> SchedulingQueue:
-    return Decider(default_configuration(SCHEDULER, BUILTINS)).queue
+    return Core().queue
 
 
 def popped(queue: SchedulingQueue, now: float = NOW) -> list[str]:
@@ -168,11 +166,8 @@ def test_pods_are_counted_by_the_part_of_the_queue(queue: SchedulingQueue) -> No
 
 
 def test_the_hook_is_called_for_each_part_of_the_queue_that_a_pod_enters() -> None:
-    heard: list[tuple[str, str]] = []
-    queue = Decider(
-        default_configuration(SCHEDULER, BUILTINS),
-        on_enqueue=lambda place, event: heard.append((place, event)),
-    ).queue
+    core = Core()
+    queue, heard = core.queue, core.enqueued
 
     queue.upsert(pod("web-0", schedulingGates=GATE), NOW)
     queue.upsert(pod("web-0", schedulingGates=GATE, version=2), NOW)  # still gated: no call

@@ -4,7 +4,6 @@ import pytest
 
 from builders import NOW, SCHEDULER, node, pod
 from tidelock.framework.api import SUCCESS, Code, Status
-from tidelock.framework.config import default_configuration
 from tidelock.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
@@ -14,10 +13,9 @@ from tidelock.framework.events import (
     Resource,
 )
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
-from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.pod_queue import FLUSH_AFTER, SchedulingQueue
 from tidelock.scheduler.core.queued_pod import QueueName
+from unit.scheduler.machinery import Core
 
 UID = "uid-web-0"
 FIT = {"NodeResourcesFit"}
@@ -26,7 +24,7 @@ FIT = {"NodeResourcesFit"}
 @pytest.fixture
 def queue() -> SchedulingQueue:
     """Build a queue from which its only pod has been popped once."""
-    queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
+    queue = Core().queue
     queue.upsert(pod("web-0"), NOW)
     queue.pop(NOW)
     return queue
@@ -62,7 +60,7 @@ def test_pods_that_require_a_reservation_are_woken_one_at_a_time(monkeypatch: py
 
     256 pods took up to 36 s in a step.
     """
-    decider = Decider(default_configuration(SCHEDULER, BUILTINS))
+    decider = Core().decider
     gate = next(each for each in decider.profile.pre_enqueue if each.name == "Reservation")
     asked: list[str] = []
 
@@ -87,7 +85,7 @@ def test_pods_that_require_a_reservation_are_woken_one_at_a_time(monkeypatch: py
 
 def test_backoffs_can_be_configured() -> None:
     queue = SchedulingQueue(
-        {SCHEDULER: Decider(default_configuration(SCHEDULER, BUILTINS)).profile},
+        {SCHEDULER: Core().decider.profile},
         initial_backoff=3,
         max_backoff=4,
         flush_after=7,
@@ -297,7 +295,7 @@ def test_a_refused_pod_is_retried_after_five_minutes_without_any_event(queue: Sc
 
 def test_a_gate_is_asked_again_after_five_minutes_without_any_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bug: a gate that opens with time, and not by an event, kept its pod for ever."""
-    decider = Decider(default_configuration(SCHEDULER, BUILTINS))
+    decider = Core().decider
     gate = next(each for each in decider.profile.pre_enqueue if each.name == "DynamicResources")
     status = Status(Code.UNSCHEDULABLE, ("not yet",))
     monkeypatch.setattr(gate, "pre_enqueue", lambda _: status)
@@ -311,7 +309,7 @@ def test_a_gate_is_asked_again_after_five_minutes_without_any_event(monkeypatch:
 
 
 def test_a_pod_that_is_gated_for_its_reservation_waits_for_events_alone() -> None:
-    queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
+    queue = Core().queue
     queue.upsert(pod("web-0", annotations={REQUIRE_RESERVATION: "true"}), NOW)
 
     assert queue.counts()[QueueName.GATED] == 1
@@ -387,7 +385,7 @@ def test_waiting_pods_are_counted_by_the_plugin_that_refused_them(queue: Schedul
 
 def crowd(count: int) -> SchedulingQueue:
     """Build a queue in which so many pods are unschedulable, refused for their size."""
-    queue = Decider(default_configuration(SCHEDULER, BUILTINS)).queue
+    queue = Core().queue
     for index in range(count):
         queue.upsert(pod(f"web-{index}", priority=index), NOW)
     for _ in range(count):

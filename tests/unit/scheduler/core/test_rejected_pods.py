@@ -145,7 +145,7 @@ def test_a_claim_of_a_volume_is_compared_with_its_pods_alone(
 def test_a_pod_that_is_too_large_waits_for_no_claim(core: Claims) -> None:
     many = [f"claim-{each}" for each in range(LIMITS[VOLUMES] + 1)]
     core.add(pod(**using(*many)))
-    assert core.queue.rejected._users == {}
+    assert core.queue._queued._users == {}
 
 
 def test_pods_that_are_gone_leave_nothing(core: Claims) -> None:
@@ -154,7 +154,7 @@ def test_pods_that_are_gone_leave_nothing(core: Claims) -> None:
     for each in waiting:
         core.event_handlers.pods.remove(each)
     assert not core.queue.rejected
-    assert core.queue.rejected._users == {}
+    assert core.queue._queued._users == {}
 
 
 def test_all_pods_are_compared_if_a_plugin_can_not_say_which(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """The events that the scheduling queue gets from the event handlers."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -9,13 +8,12 @@ from msgspec.structs import replace
 
 from builders import NOW, encode, node, pod
 from storage import storage_class
-from tidelock.cluster.lister import Lister
 from tidelock.framework.events import ClusterEvent
 from tidelock.model.namespaces import Namespace
 from tidelock.model.pods import Pod
 from tidelock.model.workloads import Service
 from tidelock.scheduler.core.pod_queue import SchedulingQueue
-from tidelock.scheduler.informers.event_handlers import EventHandlers, ObjectEventHandler
+from tidelock.scheduler.informers.event_handlers import ObjectEventHandler
 from unit.scheduler.machinery import Core
 
 
@@ -123,12 +121,7 @@ def test_the_event_of_an_assumed_pod_has_its_node(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_queue_gets_events_of_other_objects_only_if_a_plugin_registers_for_them(heard: list[str]) -> None:
-    core = Core()
-    namespaces, services = Lister[Namespace](), Lister[Service]()
-    others: dict[str, Lister[Any]] = {"namespaces": namespaces, "services": services}
-    event_handlers = EventHandlers(
-        core.cache, core.ledger, core.queue, core.decider.waiting_pods, core.clock, lambda: None, others
-    )
+    event_handlers = Core().event_handlers
     space = msgspec.json.decode(encode({"metadata": {"name": "shop"}}), type=Namespace)
     service = msgspec.json.decode(encode({"metadata": {"name": "shop"}}), type=Service)
     event_handlers.others["services"].upsert(None, service)

@@ -12,7 +12,7 @@ from tidelock.kube.events import ObjectReference
 from tidelock.kube.watch import Reflector
 from tidelock.model.meta import Key
 from tidelock.model.nodes import decode_node
-from tidelock.scheduler.informers.unreadable import UnreadableObjectReporter
+from tidelock.scheduler.informers.unreadable import UnreadableObjectCounts, UnreadableObjectReporter
 
 
 class Ignoring:
@@ -36,7 +36,7 @@ def nodes() -> Reflector[Any]:
 
 def test_unreadable_objects_are_counted_by_consequence(nodes: Reflector[Any]) -> None:
     registry = CollectorRegistry()
-    registry.register(UnreadableObjectReporter(lambda *_: None, lambda: [nodes]))
+    registry.register(UnreadableObjectCounts([nodes]))
     bad: dict[str, Any] = {"a": {"cpu": "?"}, "b": {"annotations": {"x": 1}}, "c": {"cpu": "?"}}
     for name, fields in bad.items():
         meta = decode_node(encode(node_json(name, **fields))).meta
@@ -53,7 +53,7 @@ def test_unreadable_objects_are_counted_by_consequence(nodes: Reflector[Any]) ->
 
 def test_an_unusable_object_gets_an_event() -> None:
     events: list[tuple[Any, ...]] = []
-    faults = UnreadableObjectReporter(lambda *event: events.append(event), list)
+    faults = UnreadableObjectReporter(lambda *event: events.append(event))
     odd: Any = {"x": 1}
     faults.noted(NODES, decode_node(encode(node_json("part", annotations=odd))).meta)
     faults.noted(NODES, decode_node(encode(node_json("node-a", uid="1", cpu="?"))).meta)

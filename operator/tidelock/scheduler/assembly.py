@@ -1,0 +1,156 @@
+"""How the scheduler is put together: the one place that makes a decider, its handlers and its writers.
+
+`assemble_core` makes the decisions of a process, of offline work, simulations, tests and benchmarks.
+`assemble_scheduler` adds the parts that carry them out.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tidelock.clock import Clock
+from tidelock.framework.config import Configuration
+from tidelock.kube.watch import EventHandler
+from tidelock.model.meta import Key
+from tidelock.scheduler.actions.binding import Binder
+from tidelock.scheduler.actions.context import WriterContext
+from tidelock.scheduler.actions.device_reporter import DeviceReporter
+from tidelock.scheduler.actions.evictions import Evictor
+from tidelock.scheduler.actions.extender_calls import ExtenderCaller
+from tidelock.scheduler.actions.extenders import Extenders
+from tidelock.scheduler.actions.gates import GateReporter
+from tidelock.scheduler.actions.loop import DecisionLoop
+from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
+from tidelock.scheduler.actions.status_writer import StatusWriter
+from tidelock.scheduler.actions.tasks import FairApi
+from tidelock.scheduler.core.decider import Decider, DeciderOptions
+from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.scheduler.informers.informers import listers_of
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerCore:
+    """The decider and the event handlers that feed it. It does no I/O."""
+
+    decider: Decider
+    event_handlers: EventHandlers
+
+    def all_listed(self, *, but: Collection[str] = ()) -> None:
+        """Note that every resource is known, but those with these names. The rest of them is empty."""
+        handlers = self.event_handlers
+        sinks: dict[str, EventHandler[Any]] = {
+            **handlers.others,
+            "nodes": handlers.nodes,
+            "pods": handlers.pods,
+            "reservations": handlers.reservations,
+        }
+        for name, sink in sinks.items():
+            if name not in but:
+                sink.synced()
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """The core, and everything that carries its decisions out.
+
+    Attributes:
+        core: the decider and the event handlers.
+        extenders: the clients of extenders, to be opened around `loop`.
+        binder: binds pods.
+        gates: reports gates to pods.
+        evictor: evicts pods.
+        status_writer: writes the statuses of Reservations.
+        pod_groups: writes the conditions of PodGroups.
+        loop: drives all of them.
+
+    """
+
+    core: SchedulerCore
+    extenders: Extenders
+    binder: Binder
+    gates: GateReporter
+    evictor: Evictor
+    status_writer: StatusWriter
+    pod_groups: PodGroupWriter
+    loop: DecisionLoop
+
+
+def assemble_core(
+    configuration: Configuration,
+    clock: Clock,
+    wake: Callable[[], None] = lambda: None,
+    options: DeciderOptions | None = None,
+) -> SchedulerCore:
+    """Make a decider and its event handlers.
+
+    Args:
+        configuration: profiles, their plugins and extenders.
+        clock: the time of events.
+        wake: called after each event. By default decisions are asked for, and nobody sleeps.
+        options: waits, and the parts of a process that the decider uses. By default it is alone.
+
+    Raises:
+        ConfigurationError: a profile can't be made as it is configured.
+
+    """
+    decider = Decider(configuration, options or DeciderOptions())
+    handlers = EventHandlers(
+        decider.cache, decider.ledger, decider.queue, decider.waiting_pods, clock, wake, listers_of(decider)
+    )
+    return SchedulerCore(decider, handlers)
+
+
+def live_options(context: WriterContext, *, move_after: float, earmark_after: float) -> DeciderOptions:
+    """Return the options of a decider whose decisions are carried out. The times are in seconds."""
+    return DeciderOptions(
+        move_after=move_after,
+        earmark_after=earmark_after,
+        on_enqueue=context.telemetry.queued,
+        api=FairApi(context.client, context.tasks),
+        recorder=context.telemetry,
+        device_reports=DeviceReporter(context.recorder, context.telemetry),
+        on_failure=context.isolation.failed,
+    )
+
+
+def assemble_scheduler(
+    core: SchedulerCore,
+    extenders: Extenders,
+    context: WriterContext,
+    wakeup: asyncio.Event,
+    *,
+    borrower_grace: int,
+    on_answers: Callable[[Iterable[Key]], None],
+) -> Scheduler:
+    """Make everything that carries the decisions of a core out.
+
+    Args:
+        core: made with `live_options`, and with `wakeup.set` to wake.
+        extenders: the clients of extenders.
+        context: the parts that all writers share.
+        wakeup: set when something has changed.
+        borrower_grace: longest grace period of a borrower that is evicted for an owner, in seconds.
+        on_answers: called with the answered creations of reservations that a step has changed.
+
+    """
+    decider = core.decider
+    binder = Binder(context, decider, extenders)
+    gates = GateReporter(context, decider, binder)
+    evictor = Evictor(context, decider, borrower_grace)
+    status_writer = StatusWriter(context, decider.ledger, wakeup.set)
+    pod_groups = PodGroupWriter(context, decider.objects.pod_groups)
+    loop = DecisionLoop(
+        decider,
+        core.event_handlers,
+        ExtenderCaller(context, decider, extenders),
+        binder,
+        evictor,
+        status_writer,
+        gates,
+        pod_groups,
+        on_answers,
+        context,
+        wakeup,
+    )
+    return Scheduler(core, extenders, binder, gates, evictor, status_writer, pod_groups, loop)
