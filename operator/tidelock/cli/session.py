@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -61,11 +62,24 @@ def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run work to its end. Ctrl-C ends the process as it ends a shell's command."""
+    """Run work to its end. Ctrl-C cancels it, and ends the process as it ends a shell's command.
+
+    The system may give the signal to any thread, such as the one that draws. `asyncio.run` alone would notice
+    it at the next event, which may be a minute away. A signal handler of the loop wakes it.
+    """
     try:
-        return asyncio.run(work)
-    except KeyboardInterrupt:
+        return asyncio.run(_cancelled_by_signals(work))
+    except asyncio.CancelledError:
         raise SystemExit(INTERRUPTED) from None
+
+
+async def _cancelled_by_signals(work: Coroutine[Any, Any, _T]) -> _T:
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        return await task
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 async def reach(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
