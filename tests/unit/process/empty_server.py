@@ -13,14 +13,16 @@ from unit.kube.kubeconfigs import write_kubeconfig
 
 
 class EmptyServer:
-    """Answers requests, and records the writes as (method, path). It does not serve the `absent` groups."""
+    """Counts requests, and records the writes as (method, path). It does not serve the `absent` groups."""
 
     def __init__(self) -> None:
+        self.requests = 0
         self.written: list[tuple[str, str]] = []
         self.absent: tuple[str, ...] = ()
         self._closing = asyncio.Event()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests += 1
         if request.method != "GET":
             self.written.append((request.method, request.path))
             return web.json_response({}, status=201)
