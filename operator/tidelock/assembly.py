@@ -1,7 +1,7 @@
 """How a process is put together: the one place that makes all parts and connects them.
 
-The process, the fault suite and the tests call it, so the tested program is the one that ships. Nothing is
-read or written here, and no part is changed from outside once it is made.
+The process, the fault suite and the tests call it, so the tested program is the one that ships. Nothing of
+the cluster is read or written here, and no part is changed from outside once it is made.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ def assemble(
         core=assemble_core(configuration, clock, wakeup.set, options),
         wakeup=wakeup,
         watches=watches,
-        note_faults=UnreadableObjectReporter(writers.recorder.record).noted,
+        on_faults=UnreadableObjectReporter(writers.recorder.record).noted,
     )
     return _connect(context, Extenders(configuration.extenders), serve_binders=serve_binders)
 
@@ -200,7 +200,6 @@ def _make_writers(
         busy=activity.busy,
         last_seconds=_LAST_EVENTS,
         monotonic=clock.monotonic,
-        now=clock.now,
     )
     isolation = make_isolation(telemetry.object_failed, recorder.record, clock.monotonic)
     tasks = Tasks(rng, isolation, activity)

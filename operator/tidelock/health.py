@@ -27,11 +27,6 @@ class Health:
         self._leadership, self._clock = assembly.context.leadership, assembly.context.clock
 
     @property
-    def under_way(self) -> asyncio.Event:
-        """Set shortly after decisions begin."""
-        return self._assembly.scheduler.loop.under_way
-
-    @property
     def alive(self) -> bool:
         """Whether decisions are made, or need not be, as another process leads."""
         last_turn = self._assembly.scheduler.loop.last_turn
@@ -51,7 +46,7 @@ class Health:
         if self._leadership.waiting:
             return {"lease": self._leadership.silence}
         watches = {
-            f"watch/{each.resource.plural}": type(each.lost).__name__ if each.lost is not None else ""
+            f"watch/{each.name}": type(each.lost).__name__ if each.lost is not None else ""
             for each in self._assembly.reflectors
         }
         kopf = self._assembly.kopf

@@ -40,7 +40,7 @@ async def lead(
 
     """
     leadership, writers, scheduler = assembly.context.leadership, assembly.context.writers, assembly.scheduler
-    scheduler.core.decider.ledger.lead(leadership.epoch)
+    assembly.context.core.decider.ledger.lead(leadership.epoch)
     async with (
         supervision.running((assembly.kopf,), scheduler.loop.under_way, stop) as kopf_task,
         leadership.term(),

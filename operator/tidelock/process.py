@@ -120,7 +120,7 @@ async def _serve_soon(settings: Settings, assembly: Assembly, health: Health) ->
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(_SERVING_SECONDS):
-            await health.under_way.wait()
+            await assembly.scheduler.loop.under_way.wait()
     await asyncio.to_thread(import_module, "tidelock.serving")
     async with _served(settings, assembly, health) as port:
         logger.info("serving", extra={"port": port})

@@ -11,6 +11,7 @@ import aiohttp
 
 from faults.creations import Creations
 from faults.devices import Devices
+from faults.exceptions import Exceptions
 from faults.hasty import JumpingClock
 from faults.history import Json
 from faults.kinds import LEVELS
@@ -75,9 +76,11 @@ class FaultRun:
     holders: set[asyncio.Task[None]] = field(default_factory=set)
     creations: Creations = field(init=False)
     devices: Devices = field(init=False)
+    exceptions: Exceptions = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prepare creations that ask for an answer, and devices."""
+        """Prepare creations that ask for an answer, devices, and exceptions."""
+        self.exceptions = Exceptions(self.plan)
         self.devices = Devices(self.site.admin, self.world)
         self.creations = Creations(
             self.proxy, lambda: self.instance, lambda: self.epoch, self.post_reservation

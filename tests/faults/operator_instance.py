@@ -11,6 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from faults.exceptions import is_planted
 from faults.hasty import JumpingClock
 from isolating import Isolating
 from tidelock.assembly import assemble
@@ -70,7 +71,7 @@ class OperatorInstance:
         """
         self.clock = clock
         self._resources = resources
-        self.isolation = Isolating()
+        self.isolation = Isolating(expected=is_planted)
         there = replace(connection, server=url)
         self._client = KubeClient(there, user_agent="tidelock/faults", manager=lambda: f"tidelock-{epoch}")
         self.assembly = made = assemble(
@@ -86,7 +87,7 @@ class OperatorInstance:
             serve_binders=False,
         )
         self.tasks, self._recorder = made.context.writers.tasks, made.context.writers.recorder
-        self.decider, self.event_handlers = made.scheduler.core.decider, made.scheduler.core.event_handlers
+        self.decider, self.event_handlers = made.context.core.decider, made.context.core.event_handlers
         self.publisher, self._gates = made.scheduler.status_writer, made.scheduler.gates
         self.groups, self.schedules = made.controllers.groups, made.controllers.schedules
         self.quotes, self._reporter = made.controllers.quotes, made.controllers.quotas

@@ -96,6 +96,7 @@ class Plan:
             `("line pods", 3)` the third event that watches of pods deliver.
         kinds: kinds of objects beside plain reservations and pods.
         outages: whether the API server as a whole has outages.
+        exceptions: steps of the operator that raise, each with the number of its call.
 
     """
 
@@ -106,6 +107,7 @@ class Plan:
     faults: Mapping[tuple[str, int], Fault]
     kinds: tuple[str, ...] = ()
     outages: bool = False
+    exceptions: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def devices(self) -> bool:
@@ -120,6 +122,7 @@ class Plan:
     def __str__(self) -> str:
         faults = [f"  {point} {number}: {fault}" for (point, number), fault in sorted(self.faults.items())]
         steps = [f"  {step}" for step in self.steps]
+        steps += ["exceptions:", *(f"  {place} {number}" for place, number in sorted(self.exceptions))]
         told = f"nodes {dict(self.sizes)}, {', '.join(self.kinds) or 'plain'}"
         return "\n".join([told, "steps:", *steps, "faults:", *faults])
 

@@ -35,7 +35,7 @@ class Binders:
     """
 
     pods: EventHandler[Pod]
-    on_answers: Callable[[Iterable[Key]], None] = lambda _keys: None
+    on_answers: Callable[[Iterable[Key]], None]
     webhook: CreationWebhook | None = None
     parts: tuple[ProcessPart, ...] = ()
 
@@ -51,7 +51,7 @@ def assemble_binders(context: PartContext, *, serve: bool = True) -> Binders:
     """
     settings, core = context.settings, context.core
     if not (settings.extender or settings.admission or settings.answers):
-        return Binders(core.event_handlers.pods)
+        return Binders(core.event_handlers.pods, _ignore)
     webhook = _make_webhook(context) if settings.answers else None
     on_answers = webhook.decided if webhook is not None else _ignore
     if not serve:
@@ -91,7 +91,7 @@ def assemble_binders(context: PartContext, *, serve: bool = True) -> Binders:
         context.writers.isolation,
         address=settings.listen,
         port=settings.tls_port,
-        ready=context.answers,
+        ready=context.may_answer,
         wake=context.wakeup.set,
         extender=settings.extender,
         admission=settings.admission,

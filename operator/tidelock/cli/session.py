@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -62,22 +63,28 @@ def ask(target: ClusterTarget, work: Callable[[Session], Awaitable[_T]]) -> _T:
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run work to its end. Ctrl-C cancels it, and ends the process as it ends a shell's command.
-
-    The system may give the signal to any thread, such as the one that draws. `asyncio.run` alone would notice
-    it at the next event, which may be a minute away. A signal handler of the loop wakes it.
-    """
+    """Run work to its end. Ctrl-C ends the process as it ends a shell's command."""
     try:
-        return asyncio.run(_cancelled_by_signals(work))
-    except asyncio.CancelledError:
+        return asyncio.run(_woken_by_signals(work))
+    except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+    finally:
+        work.close()  # a signal may come before it begins
 
 
-async def _cancelled_by_signals(work: Coroutine[Any, Any, _T]) -> _T:
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    loop.add_signal_handler(signal.SIGINT, task.cancel)
+async def _woken_by_signals(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run work, and wake the loop at a SIGINT, which the system may give to any thread.
+
+    The handler of `asyncio.run` would otherwise run after the next event, which may be a minute away. It
+    stays as it is: a signal handler of the loop only has the interpreter write to the loop's own socket.
+    """
+    loop, handler = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or handler is signal.SIG_IGN:
+        return await work
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    signal.signal(signal.SIGINT, handler)
     try:
-        return await task
+        return await work
     finally:
         loop.remove_signal_handler(signal.SIGINT)
 

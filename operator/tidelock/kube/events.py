@@ -104,6 +104,7 @@ class EventRecorder:
         self._busy = busy
         self._monotonic = monotonic
         self._now = now
+        self._last_number = 0
         self.dropped = 0
         self.failed = 0
 
@@ -157,7 +158,7 @@ class EventRecorder:
         now = self._now()
         event = Event(
             metadata={
-                "name": _event_name(regarding.name, now),
+                "name": _event_name(regarding.name, self._number(now)),
                 "namespace": regarding.namespace or _CLUSTER_SCOPED_NAMESPACE,
             },
             event_time=datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -171,6 +172,14 @@ class EventRecorder:
             related=related or msgspec.UNSET,
         )
         self._queue.put_nowait((monotonic + _PATIENCE, event))
+
+    def _number(self, now: float) -> int:
+        """Return the microsecond, or the next number if that has an event already.
+
+        Two events of one object would have one name otherwise, and the API server would refuse the second.
+        """
+        self._last_number = max(self._last_number + 1, int(now * 1_000_000))
+        return self._last_number
 
     async def _work(self) -> NoReturn:
         while True:
@@ -194,7 +203,7 @@ def _shortened(note: str) -> str:
     return encoded[: _NOTE_BYTES - len(_CUT)].decode(errors="ignore") + _CUT
 
 
-def _event_name(regarding: str, now: float) -> str:
-    """Return the name of an event, made of its object and the microsecond, as other recorders do."""
-    suffix = f".{int(now * 1_000_000):x}"
+def _event_name(regarding: str, number: int) -> str:
+    """Return the name of an event, made of its object and its number, as other recorders do."""
+    suffix = f".{number:x}"
     return regarding[: _NAME_LENGTH - len(suffix)].rstrip("-.") + suffix

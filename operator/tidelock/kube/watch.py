@@ -141,6 +141,7 @@ class Reflector(Generic[_T]):
             `faults`. Raises ValueError for JSON that is no object at all.
         sink: the event handler that receives all changes.
         rng: random generator, which spreads retries.
+        name: its name for people. By default it is the plural of the resource.
         namespace: the only namespace to follow.
         field_selector: required fields of the objects.
         label_selector: required labels of the objects.
@@ -159,6 +160,7 @@ class Reflector(Generic[_T]):
 
     Attributes:
         resource: the resource that it follows.
+        name: its name for people.
         store: the objects as last delivered, by key.
         synced: set once the first complete list has been delivered.
         relists: complete lists so far.
@@ -178,6 +180,7 @@ class Reflector(Generic[_T]):
         sink: EventHandler[_T],
         *,
         rng: Random,
+        name: str = "",
         namespace: str | None = None,
         field_selector: str | None = None,
         label_selector: str | None = None,
@@ -194,6 +197,7 @@ class Reflector(Generic[_T]):
     ) -> None:
         self._client = client
         self.resource = resource
+        self.name = name or resource.plural
         self._decode = decode
         self._sink = sink
         self._rng = rng
@@ -230,6 +234,7 @@ class Reflector(Generic[_T]):
 
     async def run(self) -> NoReturn:
         """Follow the resource until cancelled, through all failures of the API."""
+        self.last_activity = self._clock()  # it may have been made long before
         try:
             while True:
                 await self._sleep(await self._attempt())

@@ -52,10 +52,9 @@ class SchedulerCore:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """The core, and everything that carries its decisions out.
+    """Everything that carries the decisions of a core out.
 
     Attributes:
-        core: the decider and the event handlers.
         extenders: the clients of extenders, to be opened around `loop`.
         binder: binds pods.
         gates: reports gates to pods.
@@ -66,7 +65,6 @@ class Scheduler:
 
     """
 
-    core: SchedulerCore
     extenders: Extenders
     binder: Binder
     gates: GateReporter
@@ -143,14 +141,14 @@ def assemble_scheduler(
     loop = DecisionLoop(
         decider,
         core.event_handlers,
-        ExtenderCaller(context, decider, extenders),
-        binder,
-        evictor,
-        status_writer,
-        gates,
-        pod_groups,
-        on_answers,
         context,
         wakeup,
+        extender_caller=ExtenderCaller(context, decider, extenders),
+        binder=binder,
+        evictor=evictor,
+        status_writer=status_writer,
+        gates=gates,
+        pod_groups=pod_groups,
+        on_answers=on_answers,
     )
-    return Scheduler(core, extenders, binder, gates, evictor, status_writer, pod_groups, loop)
+    return Scheduler(extenders, binder, gates, evictor, status_writer, pod_groups, loop)

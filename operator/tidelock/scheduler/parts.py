@@ -57,7 +57,7 @@ class PartContext:
         core: the decider and the event handlers.
         wakeup: set to let the decision loop look again.
         watches: settings of all watches.
-        note_faults: takes the objects that can't be read in full.
+        on_faults: takes the objects that can't be read in full.
 
     """
 
@@ -71,7 +71,7 @@ class PartContext:
     core: SchedulerCore
     wakeup: asyncio.Event
     watches: WatchSettings
-    note_faults: Callable[[ApiResource, ObjectMeta], None]
+    on_faults: Callable[[ApiResource, ObjectMeta], None]
 
     def reflector(
         self,
@@ -87,13 +87,13 @@ class PartContext:
             decode,
             sink,
             rng=self.rng,
-            on_faults=self.note_faults,
+            on_faults=self.on_faults,
             on_failure=self.writers.isolation.failed,
             settings=self.watches,
             **options,
         )
 
-    def answers(self) -> bool:
+    def may_answer(self) -> bool:
         """Return whether to answer other programs: all is known, and no other process admits."""
         try:
             self.leadership.check()

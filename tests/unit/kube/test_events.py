@@ -96,6 +96,18 @@ async def test_the_event_of_a_long_name_has_a_valid_name(client: KubeClient, ser
     assert server.asked[0].json["metadata"]["name"] == "n" * 238 + f".{1_790_000_000_250_000:x}"
 
 
+async def test_two_events_of_one_moment_have_different_names(
+    client: KubeClient, server: ScriptedServer
+) -> None:
+    """The API server would refuse the second one."""
+    server.replays(answers("{}", status=201), answers("{}", status=201))
+
+    async with _recorder(client) as recorder:
+        recorder.record(POD, "Normal", "Scheduled", "Binding", "to n1")
+        recorder.record(POD, "Warning", "InternalError", "Isolating", "a bug")
+    assert len({asked.json["metadata"]["name"] for asked in server.asked}) == 2
+
+
 async def test_repeated_events_are_not_sent(client: KubeClient, server: ScriptedServer) -> None:
     server.replays(answers("{}"), answers("{}"), answers("{}"))
 

@@ -22,7 +22,7 @@ ALWAYS = {"gates", "quotas", "quotes", "groups", "schedules", "load", "protectio
     ("settings", "more"),
     [
         ({}, set[str]()),
-        ({"provisioning_requests": True}, {"provisioning", "groups of requests"}),
+        ({"provisioning_requests": True}, {"provisioning"}),
         ({"request_nodes": True}, {"node requests"}),
         ({"karmada_cluster": "member"}, {"estimator"}),
         ({"extender": True}, {"binders"}),
@@ -41,11 +41,11 @@ async def test_a_process_has_the_parts_that_its_settings_ask_for(
         assert not server.requests  # nothing is read or written before it leads
 
 
-async def test_no_resource_is_watched_twice(tmp_path: Path) -> None:
-    """Health names each watch by its resource."""
+async def test_each_watch_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """Health would hide one of two with the same name."""
     everything = Settings(provisioning_requests=True, request_nodes=True, admission=True, answers=True)
     async with empty_server(tmp_path / "kubeconfig") as (_, connection, client):
-        watched = [each.resource for each in assembly_of(everything, connection, client).reflectors]
+        watched = [each.name for each in assembly_of(everything, connection, client).reflectors]
     assert len(set(watched)) == len(watched) > 20
 
 

@@ -28,6 +28,6 @@ def parts(context: PartContext) -> Iterator[ProcessPart]:
         folder=Path(settings.karmada_tls),
         address=settings.listen,
         port=settings.karmada_port,
-        ready=context.answers,
+        ready=context.may_answer,
     )
     yield ProcessPart("estimator", lambda _started: estimator.run(), fatal=(ListenError,))

@@ -130,7 +130,13 @@ class ProvisioningRequestController(ObjectWriter):
         Unlike the watch of all groups, it never takes a missing kind for an empty list. So no fault of the
         API server makes promised capacity look revoked.
         """
-        return make(RESERVATIONGROUPS, decode_group, self.groups, label_selector=REQUEST_LABEL)
+        return make(
+            RESERVATIONGROUPS,
+            decode_group,
+            self.groups,
+            name="groups of requests",
+            label_selector=REQUEST_LABEL,
+        )
 
     # For the watches.
 

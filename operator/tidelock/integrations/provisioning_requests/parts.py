@@ -14,7 +14,5 @@ def parts(context: PartContext) -> Iterator[ProcessPart]:
     )
 
     controller = ProvisioningRequestController(context.writers)
-    yield ProcessPart("provisioning", controller.run, (controller.watch(context.reflector),))
-    # Health names watches by their resource, and has one of all groups already.
-    groups = controller.watch_groups(context.reflector)
-    yield ProcessPart("groups of requests", lambda _started: groups.run())
+    watches = (controller.watch(context.reflector), controller.watch_groups(context.reflector))
+    yield ProcessPart("provisioning", controller.run, watches)

@@ -40,10 +40,10 @@ class DecisionLoop:
     Args:
         decider: makes the decisions.
         event_handlers: process the changes that they are about.
-        extender_caller, binder, evictor, publisher, gates, pod_groups: carry them out.
-        on_answers: called with the creations of reservations that a step has changed.
         context: metrics, clock and isolation.
         wakeup: wakes the loop once it is set, because something has changed.
+        extender_caller, binder, evictor, status_writer, gates, pod_groups: carry the decisions out.
+        on_answers: called with the creations of reservations that a step has changed.
 
     Attributes:
         started: set when decisions begin.
@@ -56,22 +56,23 @@ class DecisionLoop:
         self,
         decider: Decider,
         event_handlers: EventHandlers,
+        context: WriterContext,
+        wakeup: asyncio.Event,
+        *,
         extender_caller: ExtenderCaller,
         binder: Binder,
         evictor: Evictor,
-        publisher: StatusWriter,
+        status_writer: StatusWriter,
         gates: GateReporter,
         pod_groups: PodGroupWriter,
         on_answers: Callable[[Iterable[Key]], None],
-        context: WriterContext,
-        wakeup: asyncio.Event,
     ) -> None:
         self._decider = decider
         self._event_handlers = event_handlers
         self._extender_caller = extender_caller
         self._binder = binder
         self._evictor = evictor
-        self._publisher = publisher
+        self._status_writer = status_writer
         self._gates = gates
         self._pod_groups = pod_groups
         self._on_answers = on_answers
@@ -87,6 +88,7 @@ class DecisionLoop:
     async def run(self) -> NoReturn:
         """Decide for ever, from the moment at which all objects are known."""
         event_handlers = self._event_handlers
+        self.last_turn = self._clock.monotonic()
         with keeping_nearly_all():
             while not event_handlers.ready:
                 await self._sleep()
@@ -97,7 +99,7 @@ class DecisionLoop:
         while True:
             event_handlers.catch_up()
             self._work()
-            unwritten = self._publisher.flush()
+            unwritten = self._status_writer.flush()
             due = earliest(self._decider.next_due(), event_handlers.next_due)
             if unwritten or (due is not None and due <= self._clock.now()):
                 await asyncio.sleep(0)
@@ -114,7 +116,7 @@ class DecisionLoop:
             self._evictor.begin(step.preemptions, step.migrations)
             self._on_answers(step.effects.answers)
             self._pod_groups.record(step.pod_groups)
-            self._publisher.record(step.effects)
+            self._status_writer.record(step.effects)
             self._gates.note(step.effects.namespaces)
             for claim in step.effects.claims:
                 self._binder.look_up(claim, partial(self._event_handlers.answered, claim))

@@ -27,17 +27,21 @@ class UnreadableObjectCounts(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Count by resource and consequence. A resource that can be read in full has zeros."""
+        """Count by resource and consequence. A listed resource that can be read in full has zeros."""
         family = GaugeMetricFamily(
             "tidelock_unreadable_objects",
             "Objects with an unreadable part, by resource and consequence: unusable if decisions need "
             "that part, part_ignored otherwise.",
             labels=("resource", "consequence"),
         )
+        found: dict[str, Counter[bool]] = {}
         for reflector in self._reflectors:
-            found = Counter(any(fault.needed for fault in faults) for faults in reflector.faulty.values())
-            for needed, consequence in _CONSEQUENCES.items():
-                family.add_metric((reflector.resource.plural, consequence), found[needed])
+            if reflector.synced.is_set():
+                needed = (any(fault.needed for fault in faults) for faults in reflector.faulty.values())
+                found.setdefault(reflector.resource.plural, Counter()).update(needed)
+        for plural, counts in found.items():
+            for needed_part, consequence in _CONSEQUENCES.items():
+                family.add_metric((plural, consequence), counts[needed_part])
         yield family
 
 

@@ -46,6 +46,8 @@ def test_unreadable_objects_are_counted_by_consequence(nodes: Reflector[Any]) ->
         labels = {"resource": "nodes", "consequence": consequence}
         return registry.get_sample_value("tidelock_unreadable_objects", labels)
 
+    assert count("unusable") is None  # nothing is known before the first list
+    nodes.synced.set()
     assert (count("unusable"), count("part_ignored")) == (2, 1)
     nodes.faulty.clear()
     assert (count("unusable"), count("part_ignored")) == (0, 0)
