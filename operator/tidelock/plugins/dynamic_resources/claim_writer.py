@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -43,6 +43,7 @@ T = TypeVar("T")
 _MOST_CONFLICTS = 5
 _MOST_LOST = 16
 _LONGEST_PAUSE = 5.0
+_DOUBLINGS = 6  # of the pause, which is as long as the longest then
 # Stands for a write under way among the pods for which devices are in flight.
 _WRITE = "a write"
 _FAILED, _TIMED_OUT = "device binding failed", "device binding timeout"
@@ -194,11 +195,13 @@ class ClaimWriter:
 
     async def _delete(self, api: Api, claim: ResourceClaim) -> None:
         body = {"metadata": {"uid": claim.meta.uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
-        try:
+
+        async def write() -> None:
             await api.patch(_path(claim.key), body, kind="strategic")
             await api.delete(_path(claim.key), uid=claim.meta.uid)
-        except ApiError as error:  # the pod's next attempt tries it again
-            logger.info("no deletion", extra={"claim": str(claim.key), "error": str(error)})
+
+        try:
+            await _repeated(write, "no deletion", claim)
         finally:
             self._deleting.discard(claim.meta.uid)
 
@@ -253,7 +256,7 @@ class ClaimWriter:
                 lost += 1
                 if lost >= _MOST_LOST:
                     raise
-                await asyncio.sleep(min(error.retry_after or 0.1 * 2**lost, _LONGEST_PAUSE))
+                await _pause_after(error, lost)
         self._claims.in_flight.wrote(claim.key, claim.meta.version)
         return claim
 
@@ -312,10 +315,11 @@ class ClaimWriter:
 
     async def _deallocate(self, api: Api, claim: ResourceClaim) -> None:
         status = {"allocation": None, "reservedFor": None, "devices": None}
-        try:
+
+        async def write() -> None:
             await api.patch(_path(claim.key, "status"), _patch(claim, status=status), kind="strategic")
-        except ApiError as error:  # the pod's next attempt tries it again
-            logger.info("no deallocation", extra={"claim": str(claim.key), "error": str(error)})
+
+        if not await _repeated(write, "no deallocation", claim):
             self._deallocating.pop(claim.key, None)
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -338,6 +342,30 @@ class ClaimWriter:
             self._deallocating.pop(claim.key, None)
         for event in self._waiting.get(claim.key, ()):
             event.set()
+
+
+async def _repeated(write: Callable[[], Awaitable[None]], failure: str, claim: ResourceClaim) -> bool:
+    """Repeat a write until it succeeds, and return True, or until no repetition can help.
+
+    The pod's next attempt would try it again. But the pod may wait for the very event of this write.
+    """
+    lost = 0
+    while True:
+        try:
+            await write()
+        except ApiError as error:
+            logger.info(failure, extra={"claim": str(claim.key), "error": str(error)})
+            if not isinstance(error, TransientError):
+                return False
+            lost += 1
+            await _pause_after(error, lost)
+        else:
+            return True
+
+
+async def _pause_after(error: TransientError, lost: int) -> None:
+    """Wait after a request that has failed so many times."""
+    await asyncio.sleep(min(error.retry_after or 0.1 * 2 ** min(lost, _DOUBLINGS), _LONGEST_PAUSE))
 
 
 async def _write_once(

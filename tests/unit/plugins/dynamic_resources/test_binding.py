@@ -15,6 +15,8 @@ from tidelock.plugins.dynamic_resources import claim_writer
 from unit.plugins.dynamic_resources.cluster import Cluster
 from unit.plugins.scene import Judgement
 
+_TURNS = 200  # of the event loop, which writes take that are answered at once
+
 
 def wanting(name: str, *claims: str) -> Pod:
     return pod(name, **claiming(*claims))
@@ -304,7 +306,8 @@ def post_filter(cluster: Cluster, judged: Judgement) -> tuple[str, ...]:
 
 async def run_post_filter(cluster: Cluster, judged: Judgement) -> tuple[str, ...]:
     reasons = post_filter(cluster, judged)
-    await asyncio.sleep(0.01)
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
     return reasons
 
 
@@ -332,6 +335,17 @@ def test_a_deallocation_that_fails_is_tried_again() -> None:
         judged = cluster.judge(wanting("p", "gpu"))
         assert judged.fitting == set()
         asyncio.run(run_post_filter(cluster, judged))
+    assert "allocation" not in cluster.api.claims["gpu"]["status"]
+
+
+def test_a_deallocation_is_repeated_after_a_failure_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the pod waited five minutes for the event of this write, although it fitted at once."""
+    monkeypatch.setattr(claim_writer, "_LONGEST_PAUSE", 0.0)
+    cluster = with_devices("d0")
+    cluster.claim(status=allocated("d0", node_name="gone"))
+    for _ in range(20):
+        cluster.api.fails(ServerError("down", status=503))
+    asyncio.run(run_post_filter(cluster, cluster.judge(wanting("p", "gpu"))))
     assert "allocation" not in cluster.api.claims["gpu"]["status"]
 
 
