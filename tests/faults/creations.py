@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from copy import deepcopy
 from typing import Any, NamedTuple
 
+from faults.exceptions import PlantedError
 from faults.history import Json
 from faults.operator_instance import OperatorInstance
 from faults.proxy import Proxy
@@ -168,7 +169,7 @@ class Creations:
             return None
         try:
             text, _ = await instance.creations.review(review)
-        except BadReviewError:
+        except (BadReviewError, PlantedError):  # the object is stored without an answer
             return None
         if self._instance() is not instance or self._proxy.crash.is_set():
             return None

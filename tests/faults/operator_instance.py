@@ -178,6 +178,12 @@ class OperatorInstance:
             "gated pods are to be told": bool(
                 self._gates._due or decider.queue.gated or self._gates._changed
             ),
+            "events come again": any(
+                each._behind or each._retries._timers for each in self.assembly.reflectors
+            ),
+            "parts of a step rest, or records are rebuilt": bool(
+                decider._parts or decider.ledger.recovery.next_due() is not None
+            ),
             "creations have not been seen": bool(decider.ledger.answers._unseen),
             "Kopf does not work": any(each.problem for each in self._kopf),
         }
