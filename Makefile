@@ -13,12 +13,16 @@ PURE := tests/unit tests/property tests/contract tests/model
 SPREAD := --numprocesses=auto --dist=worksteal
 # A worker that dies is not replaced: pytest-xdist may then wait for its files for ever.
 IN_FILES := --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0
+# make test leaves out the tests marked as nightly, and takes a sample of each large suite. make test-all runs all.
+SELECTED := -m "not nightly"
+test-all: export TIDELOCK_ALL := 1
+test-all: SELECTED :=
 export PYTHONPATH := operator:hack
 # An operator starts in half the time with compiled modules, and tests start hundreds of them.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test chromium axe web-view unit servers screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly sweep-cel first-steps plugin release docs clean
+.PHONY: help venv test test-all chromium axe web-view unit servers screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly sweep-cel first-steps plugin release docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -37,7 +41,9 @@ demo-water: venv ## Place pods under load by requests and by measured use, on a 
 	mkdir -p build
 	$(BIN)/python -m bench.water --plot build/water-live.png
 
-test: venv chromium verify unit servers ## Install the requirements, run all checks and all tests
+test: venv chromium verify unit servers ## Install the requirements, run all checks, and the tests of every change
+
+test-all: test test-pythons ## Run all checks and all tests, as every night and before a release. Takes half an hour
 
 chromium: axe ## Install the browser for tests of the web view, where that is possible
 	hack/chromium
@@ -49,10 +55,10 @@ web-view: venv chromium ## Write the pictures of the web view to docs/images
 	$(BIN)/python -m webview docs/images
 
 unit: venv ## Run only the tests that need no cluster
-	$(BIN)/python -m pytest $(SPREAD) $(PURE)
+	$(BIN)/python -m pytest $(SPREAD) $(SELECTED) $(PURE)
 
 servers: venv chromium ## Run only the tests that need servers: a cluster, a browser, the package index. WORKERS=3
-	$(BIN)/python -m pytest $(IN_FILES) --durations=20 $(addprefix --ignore=,$(PURE) tests/peers)
+	$(BIN)/python -m pytest $(IN_FILES) $(SELECTED) --durations=20 $(addprefix --ignore=,$(PURE) tests/peers)
 
 test-peers: venv ## Build the real programs of other projects, and run the tests with them. Takes half an hour at first
 	$(BIN)/python -m pytest --durations=20 tests/peers

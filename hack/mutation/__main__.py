@@ -38,6 +38,7 @@ _SUITES_OF_ALL = (
 )
 # A fault may make a loop endless: a test that takes longer, in seconds, has failed.
 _LONGEST_TEST = 120
+_ALL = {"TIDELOCK_ALL": "1"}  # all examples of each property, and not the sample of `make test`
 
 
 class Fault(NamedTuple):
@@ -84,6 +85,7 @@ def find_tests() -> Touched:
                 *("-q", "-p", "no:cacheprovider", "-p", "mutation.contexts", *_SUITES_OF_ALL),
             ],
             cwd=_ROOT,
+            env=os.environ | _ALL,
             check=True,
             stdout=subprocess.DEVNULL,
         )
@@ -117,14 +119,16 @@ def survives(fault: Fault, tests: Sequence[str], jobs: int) -> bool:
 
 
 def _pass(operator: Path, tests: Sequence[str], jobs: int) -> bool:
-    paths = f"pythonpath={operator} hack tests docs/examples/manager"
+    found_in = f"pythonpath={operator} hack tests docs/examples/manager"
     command = [
-        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", paths),
+        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", found_in),
         *(("-n", str(jobs)) if jobs > 1 and len(tests) > jobs else ()),
         *(f"--timeout={_LONGEST_TEST}", *tests),
     ]
     # Modules are found in the copy, also by the processes that tests start.
-    environment = os.environ | {"PYTHONPATH": f"{operator}:{_ROOT / 'hack'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = (
+        os.environ | _ALL | {"PYTHONPATH": f"{operator}:{_ROOT / 'hack'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    )
     process = subprocess.run(command, cwd=_ROOT, env=environment, check=False, capture_output=True, text=True)
     return process.returncode == 0
 

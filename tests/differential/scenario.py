@@ -1,8 +1,9 @@
 """The objects of a scenario, and the scenarios to run."""
 
-import os
 from dataclasses import dataclass, field
 from typing import Any
+
+from sampling import seeds
 
 Json = dict[str, Any]
 
@@ -38,11 +39,10 @@ class Scenario:
         return f"s{self.seed}"
 
 
-def batches(default: str, at_once: int) -> list[range]:
+def batches(part: int, whole: int, at_once: int) -> list[range]:
     """Return the seeds that TIDELOCK_SEEDS selects, such as `0-31` or `17`, in batches to run at once."""
-    first, _, last = os.environ.get("TIDELOCK_SEEDS", default).partition("-")
-    seeds = range(int(first), int(last or first) + 1)
-    return [seeds[start : start + at_once] for start in range(0, len(seeds), at_once)]
+    selected = seeds("TIDELOCK_SEEDS", part, whole)
+    return [selected[start : start + at_once] for start in range(0, len(selected), at_once)]
 
 
 def name_of(seeds: range) -> str:
