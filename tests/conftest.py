@@ -12,13 +12,16 @@ from devcluster.binaries import find_binaries
 from devcluster.tools import SOURCES, find_program
 from installation.rendering import Charted, Kustomized
 from resting import rest, wake
+from sampling import sample
 
 # A slow machine must not fail a test, and a test that passes once must pass again.
 # --hypothesis-profile=explore tries other examples.
 settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.register_profile("tidelock", settings.get_profile("explore"), derandomize=True)
+settings.register_profile(
+    "tidelock", settings.get_profile("explore"), derandomize=True, max_examples=sample(50, 100)
+)
 settings.load_profile("tidelock")
 
 

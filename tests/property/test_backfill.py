@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import node, pod
+from sampling import sample
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod, assigned_to
 from tidelock.scheduler.core.backfill import BACKFILL_SECONDS
@@ -95,7 +96,7 @@ class Cluster:
 
 
 @given(nodes=st.integers(1, 3), stream=STREAM)
-@settings(max_examples=100)
+@settings(max_examples=sample(40, 100))
 def test_a_large_reservation_gets_capacity_in_time_despite_a_stream_of_small_ones(
     nodes: int, stream: list[list[Small]]
 ) -> None:

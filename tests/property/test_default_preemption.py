@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from builders import NOW, budget, node, pod
 from property.oracles.default_preemption import Plan, Room, fits, plans
+from sampling import sample
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.budgets import PodDisruptionBudget
@@ -68,7 +69,7 @@ def wanting_pods(draw: st.DrawFn) -> Pod:
 
 
 @given(nodes(), LOCKS, RESIDENTS, budgets(), NOMINATED, wanting_pods())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=sample(40, 100))
 def test_the_least_harmful_victims_that_suffice_are_chosen(
     there: list[Node],
     reservations: list[tuple[str, str, int, str]],

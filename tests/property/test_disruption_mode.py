@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from builders import NOW, budget, node, pod
 from property.oracles.disruption_mode import plan
+from sampling import sample
 from tidelock.model.budgets import PodDisruptionBudget
 from tidelock.model.instants import format_instant
 from tidelock.model.pod_group import PodGroup
@@ -48,7 +49,7 @@ BUDGETS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab")), max_size
 
 
 @given(st.data(), groups(), BUDGETS, st.sampled_from([2, 2, 1]), st.sampled_from(["2", "2500m", "1500m"]))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=sample(60, 150))
 def test_the_least_harmful_victims_are_chosen(
     data: st.DataObject,
     known: dict[str, PodGroup],

@@ -22,6 +22,7 @@ from property.foreign import (
     structs_in,
     without,
 )
+from sampling import sample
 from tidelock.model.meta import ObjectMeta, field_path
 
 every_resource = pytest.mark.parametrize("resource", RESOURCES)
@@ -47,7 +48,7 @@ def faultless(decoded: Any) -> Any:
 
 @every_resource
 @given(data=st.data())
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=sample(10, 25))
 def test_null_counts_as_missing(resource: str, data: st.DataObject) -> None:
     """Check fields, items of lists, and entries of maps."""
     plain = data.draw(objects(resource))
@@ -58,7 +59,7 @@ def test_null_counts_as_missing(resource: str, data: st.DataObject) -> None:
 
 @every_resource
 @given(data=st.data())
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=sample(10, 25))
 def test_unknown_fields_are_ignored(resource: str, data: st.DataObject) -> None:
     plain = data.draw(objects(resource))
     at = data.draw(st.sampled_from([at for at, _ in structs_in(plain, KINDS[resource])]))
@@ -69,7 +70,7 @@ def test_unknown_fields_are_ignored(resource: str, data: st.DataObject) -> None:
 
 @every_resource
 @given(data=st.data())
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=sample(10, 25))
 def test_only_the_malformed_part_is_left_out(resource: str, data: st.DataObject) -> None:
     """Check that the rest is read as if the part were missing, and that the part is noted."""
     plain = data.draw(objects(resource))
@@ -89,7 +90,7 @@ def test_only_the_malformed_part_is_left_out(resource: str, data: st.DataObject)
 @pytest.mark.parametrize("amount", ["1E", "many", "1e999"])
 @pytest.mark.parametrize("resource", ["nodes", "pods", "persistent_volume_claims", "persistent_volumes"])
 @given(data=st.data())
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=sample(10, 25))
 def test_no_property_of_a_decoded_object_fails_on_a_bad_amount(
     resource: str, amount: str, data: st.DataObject
 ) -> None:
@@ -106,7 +107,7 @@ def test_no_property_of_a_decoded_object_fails_on_a_bad_amount(
 
 @every_resource
 @given(data=st.data())
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=sample(10, 25))
 def test_anything_with_a_name_is_read(resource: str, data: st.DataObject) -> None:
     junk = st.recursive(
         st.none()

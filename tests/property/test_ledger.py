@@ -21,11 +21,12 @@ from property.ledger_draws import (
 from property.ledger_world import World
 from property.model_api import RefusedError
 from property.process import Process
+from sampling import sample
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS
 
 EXPLORES = settings.get_current_profile_name() == "explore"
-EXAMPLES = int(os.environ.get("TIDELOCK_LEDGER_EXAMPLES", "20000" if EXPLORES else "200"))
+EXAMPLES = int(os.environ.get("TIDELOCK_LEDGER_EXAMPLES", 20000 if EXPLORES else sample(80, 200)))
 
 # An exploration may take as long as it needs.
 pytestmark = [pytest.mark.timeout(0)] if EXPLORES else []

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from builders import NAMESPACE, node, pod
+from sampling import sample
 from tidelock.model.nodes import Node
 from tidelock.model.pod_group import PodGroup
 from tidelock.model.pods import Pod, assigned_to
@@ -203,4 +204,4 @@ class PodGroupMachine(RuleBasedStateMachine):
 
 
 TestPodGroups = PodGroupMachine.TestCase
-TestPodGroups.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+TestPodGroups.settings = settings(deadline=None, max_examples=sample(25, 60), stateful_step_count=30)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from builders import NOW, SCHEDULER, pod
+from sampling import sample
 from tidelock.cluster.cache import Cache
 from tidelock.cluster.columns import Columns
 from tidelock.framework.api import (
@@ -395,5 +396,5 @@ class Queueing(RuleBasedStateMachine):
         return min(dues, default=None)
 
 
-Queueing.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Queueing.TestCase.settings = settings(max_examples=sample(60, 150), stateful_step_count=60, deadline=None)
 TestQueueing = Queueing.TestCase

@@ -8,12 +8,21 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 from tidelock.http_server import Limits, bounded, serve_http
 from tidelock.tcp_server import ListenError
 
 LOOPBACK = "127.0.0.1"
 PATIENCE = 30.0
+
+
+@pytest.fixture(autouse=True)
+def _soon_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the 10 s in which aiohttp waits for the rest of a body after its answer."""
+    defaults = RequestHandler.__init__.__kwdefaults__ or {}
+    assert "lingering_time" in defaults
+    monkeypatch.setitem(defaults, "lingering_time", 0.05)
 
 
 @asynccontextmanager
