@@ -63,7 +63,7 @@ servers: venv chromium ## Run only the tests that need servers: a cluster, a bro
 test-peers: venv ## Build the real programs of other projects, and run the tests with them. Takes half an hour at first
 	$(BIN)/python -m pytest --durations=20 tests/peers
 
-test-pythons: ## Run unit tests and contract tests with each other available Python
+test-pythons: ## Run tests of the code that uses most of Python with each other available version
 	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)
 
 screenshots: venv ## Update the expected screens of kubectl tidelock in tests, and their pictures in docs
