@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from attacks.hostile import ATTACKS, attacked
 from attacks.operators import Replica, until_led
 from attacks.tenant import LatencyProbe, Tenant
@@ -50,6 +52,7 @@ def test_other_tenants_are_served_after_a_start_and_a_takeover_beside_all_hostil
     assert first.running
 
 
+@pytest.mark.nightly  # unit tests of gates and of owners compare as many selectors in slices
 def test_other_tenants_are_served_after_a_start_beside_many_selectors_and_pods(
     tenant_a: Tenant, latency_probe: LatencyProbe, replica: Replica
 ) -> None:

@@ -87,10 +87,11 @@ Attack = Callable[[Tenant, Node], Lock]
     "attack",
     [
         bold_at_once,
-        preempting_without_priority,
         edited_into_it,
-        alternative,
-        by_its_template,
+        # unit/ledger/queue/test_quotas.py has the rule for the parts of a spec that each of these sets.
+        pytest.param(preempting_without_priority, marks=pytest.mark.nightly),
+        pytest.param(alternative, marks=pytest.mark.nightly),
+        pytest.param(by_its_template, marks=pytest.mark.nightly),
     ],
 )
 def test_a_manager_without_a_quota_cannot_evict_pods(

@@ -32,6 +32,7 @@ def test_readme_and_docs_have_pip_commands() -> None:
     assert set(typed()) >= {CLIENT, "pip install '.[cli]'", "pip install '.[operator]'"}
 
 
+@pytest.mark.nightly  # test_release.py installs the same wheel
 @pytest.mark.timeout(1200)
 def test_the_documented_pip_commands_install_working_programs(tmp_path: Path) -> None:
     source, installed = tmp_path / "src", tmp_path / "venv"

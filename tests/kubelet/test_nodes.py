@@ -1,5 +1,7 @@
 """Kubelets that freeze, register again as another node, or report other amounts."""
 
+import pytest
+
 from cluster.live import condition
 from kubelet.stage import Stage
 
@@ -7,6 +9,7 @@ _GPU = "example.com/gpu"
 _AN_HOUR = 3600
 
 
+@pytest.mark.nightly  # cluster/test_reservation_nodes.py has a node that is not ready
 def test_a_reservation_is_held_and_not_ready_while_the_kubelet_does_not_renew_its_lease(stage: Stage) -> None:
     node = stage.kubelet_node()
     reservation = stage.active_reservation(cpu="600m", node=node)
@@ -67,6 +70,7 @@ def test_a_reservation_loses_its_capacity_while_its_node_reports_less(stage: Sta
     reservation.until_phase("Active")
 
 
+@pytest.mark.nightly  # unit and property tests read nodes with null names of images
 def test_a_node_with_a_nameless_image_is_handled_like_other_nodes(stage: Stage) -> None:
     """Tidelock did not see a node with such an image. Kubelets report null names of images without a tag."""
     node = stage.kubelet_node()
