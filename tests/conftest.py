@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadFileScheduling
 
+from balancing import LongestFirst
 from devcluster import DevClusterError, attached
 from devcluster.binaries import find_binaries
 from devcluster.tools import SOURCES, find_program
+from evidence import sections
 from installation.rendering import Charted, Kustomized
 from resting import rest, wake
 from sampling import sample
@@ -78,18 +79,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             find()
 
 
-# Each of these folders has a cluster or a browser that no other folder uses. An API server costs processor
-# time even while no test uses it. So one worker starts it, and not each of them.
-_ON_ONE_WORKER = frozenset({"attacks", "browser", "differential", "kubelet"})
-
-
-def _share(nodeid: str) -> str:
-    """Return the file of a test, or its folder, which one worker runs as a whole."""
-    file = nodeid.partition("::")[0]
-    folder = Path(file).parent.name
-    return folder if folder in _ON_ONE_WORKER else file
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(
     item: pytest.Item, nextitem: pytest.Item | None
@@ -102,11 +91,18 @@ def pytest_runtest_protocol(
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the ends of the logs of its servers to the report of a failed test."""
+    report = yield
+    if report.failed:
+        report.sections += sections(getattr(item, "funcargs", {}))
+    return report
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Schedule whole folders where files are scheduled as a whole. Otherwise pytest-xdist decides."""
-    if config.getvalue("dist") != "loadfile":
-        return None
-    scheduling = LoadFileScheduling(config, log)
-    scheduling._split_scope = _share  # loadgroup would need a mark for each file
-    return scheduling
+    """Schedule the longest files and folders first where files are scheduled as a whole."""
+    return LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+import pytest
+
 from attacks.tenant import LatencyProbe
 from cluster.operator_process import OperatorProcess
 from devcluster.loopback import HOST
@@ -38,6 +40,7 @@ def connected(port: int, first: str) -> Iterator[None]:
         client.communicate()
 
 
+@pytest.mark.nightly  # unit/process/test_http_server.py has the same on a socket
 def test_idle_connections_do_not_block_probes(operator: OperatorProcess, latency_probe: LatencyProbe) -> None:
     with connected(operator.port, ""):
         for _ in range(20):
@@ -46,6 +49,7 @@ def test_idle_connections_do_not_block_probes(operator: OperatorProcess, latency
     latency_probe.check()
 
 
+@pytest.mark.nightly  # unit/process/test_http_server.py has the same on a socket
 def test_unfinished_requests_do_not_block_probes(
     operator: OperatorProcess, latency_probe: LatencyProbe
 ) -> None:

@@ -8,6 +8,7 @@ from cluster.api import RefusedError
 from cluster.operator_process import OperatorProcess
 
 
+@pytest.mark.nightly  # test_hostile_starts.py makes the same attacks together
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_other_tenants_are_served_beside_a_hostile_object(
     operator: OperatorProcess, tenant_a: Tenant, latency_probe: LatencyProbe, attack: str

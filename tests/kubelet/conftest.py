@@ -10,6 +10,7 @@ from devcluster.binaries import wanted_version
 from devcluster.build import NEWEST
 from devcluster.identity import operator_kubeconfig
 from kubelet.stage import Stage
+from resting import shared
 
 # A kubelet renews its lease every 10 s, and a stall of the machine for some seconds must not matter.
 _SOON = ("--node-monitor-period=1s", "--node-monitor-grace-period=18s")
@@ -20,9 +21,10 @@ def kubelet_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalC
     """Yield a control plane with kube-scheduler, to which tests add nodes with real kubelets."""
     if wanted_version() != NEWEST:
         pytest.skip("a kubelet must not be newer than its API server")
-    with start_cluster(
+    started = start_cluster(
         tmp_path_factory.mktemp("kubelets"), scheduler=True, controller_manager_flags=_SOON, kwok=False
-    ) as cluster:
+    )
+    with shared("kubelet_cluster", started) as cluster:
         install_crds(cluster)
         yield cluster
 

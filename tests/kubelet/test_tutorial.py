@@ -13,6 +13,7 @@ _WORKERS = ("worker-1", "worker-2")
 _MADE = ("kubectl apply -f nodes.yaml", "kubectl create namespace tidelock-system")
 
 
+@pytest.mark.nightly  # cluster/test_docs.py replays the tutorial on nodes of kwok
 @pytest.mark.usefixtures("kubelet_operator")
 def test_the_tutorial_prints_the_documented_output_on_real_kubelets(
     kubelet_cluster: LocalCluster, tmp_path: Path
