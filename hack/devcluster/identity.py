@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -43,9 +44,14 @@ def write_kustomization(folder: Path, *parts: str, manifests: Path = MANIFESTS) 
 
 def rendered(cluster: Cluster, *parts: str) -> list[dict[str, Any]]:
     """Return the objects of an installation: the base with parts such as `components/ha`."""
+    return list(yaml.load_all(_kustomized(cluster, parts), yaml.CSafeLoader))
+
+
+@cache
+def _kustomized(cluster: Cluster, parts: tuple[str, ...]) -> str:
     with TemporaryDirectory() as folder:
         write_kustomization(Path(folder), *parts)
-        return list(yaml.load_all(cluster.kubectl("kustomize", folder), yaml.CSafeLoader))
+        return cluster.kubectl("kustomize", folder)
 
 
 def operator_kubeconfig(cluster: Cluster, directory: Path, *parts: str) -> Path:
@@ -59,12 +65,18 @@ def operator_kubeconfig(cluster: Cluster, directory: Path, *parts: str) -> Path:
     return token_kubeconfig(cluster, SERVICE_ACCOUNT, SYSTEM_NAMESPACE, directory / _FILE_NAME)
 
 
+@cache
+def _connection(cluster: Cluster) -> str:
+    """Return the kubeconfig of a cluster with its certificates. Tests need it for hundreds of accounts."""
+    return cluster.kubectl("config", "view", "--minify", "--raw", "--flatten", "-o", "json")
+
+
 def token_kubeconfig(cluster: Cluster, account: str, namespace: str, kubeconfig: Path) -> Path:
     """Write a kubeconfig with only a token of a ServiceAccount, and its namespace."""
     token = cluster.kubectl(
         "create", "token", account, f"--namespace={namespace}", f"--duration={_VALIDITY}"
     ).strip()
-    content = json.loads(cluster.kubectl("config", "view", "--minify", "--raw", "--flatten", "-o", "json"))
+    content = json.loads(_connection(cluster))
     for user in content["users"]:
         user["user"] = {"token": token}
     for context in content["contexts"]:

@@ -3,6 +3,7 @@
 import itertools
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 from cluster.api import Api
@@ -27,22 +28,31 @@ class Tenant(World):
     other objects.
 
     Attributes:
-        manager: has the ClusterRole tidelock-manager in this namespace.
-        author: has `devcluster.tenants.AUTHOR` in this namespace: pods and objects that belong to pods.
-        api: has both, as a team with one account for pods and Reservations.
+        api: has the rights of `manager` and `author`, as a team with one account for pods and Reservations.
 
     """
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
-        """Create the namespace, the accounts and their clients, and wait until the rights are effective."""
+        """Create the namespace and the team's account. The other accounts are created when they are used."""
         super().__init__(Api(cluster.kubeconfig))
         self._cluster, self._directory = cluster, directory
-        self.manager = self.account("manager", MANAGER)
-        self.author = self.account("author", AUTHOR)
         self.api = self.account("team", MANAGER, AUTHOR)
 
+    @cached_property
+    def manager(self) -> Api:
+        """The client of an account with the ClusterRole tidelock-manager in this namespace."""
+        return self.account("manager", MANAGER)
+
+    @cached_property
+    def author(self) -> Api:
+        """The client of an account with `devcluster.tenants.AUTHOR` in this namespace."""
+        return self.account("author", AUTHOR)
+
     def account(self, name: str, *roles: str | Sequence[Rule]) -> Api:
-        """Create another account of this tenant. A role is a ClusterRole's name, or the rules of a Role."""
+        """Create an account of this tenant, and wait until its rights are effective.
+
+        A role is a ClusterRole's name, or the rules of a Role.
+        """
         client = Api(tenant_account(self._cluster, self.namespace, name, roles, self._directory))
         wait_for(lambda: self._roles_count(client, len(roles)), what=f"the rights of {name} to count")
         return client
