@@ -1,13 +1,11 @@
 """The operator keeps I1 to I5 although steps of the program raise exceptions, beside all other faults.
 
-TIDELOCK_EXCEPTION_SEEDS selects the runs, as `0-99`, or a single one such as `17`. The default is 20 runs.
+TIDELOCK_EXCEPTION_SEEDS selects the runs, as `0-99`, or a single one such as `17`. The default is 10 runs,
+and 80 in `make test-all`.
 """
 
-import os
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -16,16 +14,10 @@ from devcluster import LocalCluster
 from faults.exceptions import PLACES, with_exceptions
 from faults.plan import make_plan
 from faults.runner import run_plan
+from sampling import seeds
 
-_FIRST, _, _LAST = os.environ.get("TIDELOCK_EXCEPTION_SEEDS", "0-19").partition("-")
-_SEEDS = range(int(_FIRST), int(_LAST or _FIRST) + 1)
+_SEEDS = seeds("TIDELOCK_EXCEPTION_SEEDS", 10, 80)
 _SHOWN = 3
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(2 * (os.cpu_count() or 1), get_context("spawn")) as pool:
-        yield pool
 
 
 @pytest.mark.timeout(900)

@@ -6,11 +6,8 @@ TIDELOCK_FAULT_SEEDS selects the runs, as `0-4999`, or a single one such as `17`
 and 160 in `make test-all`.
 """
 
-import os
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -23,15 +20,6 @@ from sampling import seeds
 _SEEDS = seeds("TIDELOCK_FAULT_SEEDS", 40, 160)
 _SEEDS_A_TEST = 20
 _SHOWN = 3
-# Runs at once, as each waits for half of its time.
-_PROCESSES = 2 * (os.cpu_count() or 1)
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessPoolExecutor]:
-    """Start processes to run in, as each run has an event loop with a time of its own."""
-    with ProcessPoolExecutor(_PROCESSES, get_context("spawn")) as pool:
-        yield pool
 
 
 @pytest.mark.timeout(900)
