@@ -22,7 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("options", [[], ["--kubelets"]], ids=["kwok", "kubelets"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param([], id="kwok"),
+        pytest.param(["--kubelets"], id="kubelets", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_demo_succeeds_and_shows_all_chapters(options: list[str]) -> None:
     if options and wanted_version() != NEWEST:
         pytest.skip("a kubelet must not be newer than its API server")
@@ -32,6 +38,7 @@ def test_the_demo_succeeds_and_shows_all_chapters(options: list[str]) -> None:
     assert [title for title, _ in CHAPTERS if title not in demo.stdout] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_story_holds_on_workers_of_any_size_with_other_nodes_beside_them(tmp_path: Path) -> None:
     """Regression: with kind, which has a control plane beside the workers, chapters 2 and 6 expected that a

@@ -75,6 +75,7 @@ def test_the_image_has_a_user_and_a_group_of_these_numbers(tmp_path: Path) -> No
     assert users.read_text().startswith("root:x:0:\n")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_the_build_steps_produce_a_working_command(tmp_path: Path) -> None:
     source, installed = tmp_path / "src", tmp_path / "opt"

@@ -24,6 +24,7 @@ def cluster(private_cluster: LocalCluster) -> Iterator[LocalCluster]:
     Api(private_cluster.kubeconfig).delete(LEASES.item("tidelock", SYSTEM_NAMESPACE))
 
 
+@pytest.mark.nightly
 def test_half_a_minute_of_churn_loses_nothing_and_leaves_nothing(cluster: LocalCluster) -> None:
     plan = Plan(minutes=0.3, rate=10, nodes=8, changing_nodes=3, patience=120, seed=1)
     outcome = asyncio.run(run_plan(cluster, plan))

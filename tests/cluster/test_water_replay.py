@@ -122,6 +122,7 @@ def operator(controlplane: Cluster, names: dict[str, str], tmp_path: Path) -> It
     assert "Traceback" not in process.log
 
 
+@pytest.mark.nightly
 async def test_pods_of_deployments_spread_as_in_the_simulator(
     controlplane: Cluster,
     names: dict[str, str],
