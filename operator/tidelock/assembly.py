@@ -27,12 +27,13 @@ from tidelock.kube.events import EventRecorder
 from tidelock.kube.lease import Leadership
 from tidelock.kube.other_leaders import OtherLeaders, watch_other_leaders
 from tidelock.kube.skew import watch_skew
-from tidelock.kube.watch import Reflector, WatchSettings
+from tidelock.kube.watch import Reflector
 from tidelock.load.cooperative import AT_LEISURE, in_slices
 from tidelock.load.loop import LoadLoop
 from tidelock.load.metrics import LoadMetrics
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.usage_annotations import MeasuredUses
+from tidelock.pace import PACE, Pace
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.tasks import Activity, FaultSubject, Tasks
@@ -103,7 +104,7 @@ def assemble(
     clock: Clock,
     rng: Random,
     *,
-    watches: WatchSettings = WatchSettings(),  # noqa: B008 -- it is frozen
+    pace: Pace = PACE,
     make_isolation: Callable[..., Isolation] = Isolation,
     serve_binders: bool = True,
 ) -> Assembly:
@@ -117,7 +118,7 @@ def assemble(
         leadership: whether this process leads, and since when.
         clock: the time of decisions.
         rng: random generator for pauses.
-        watches: settings of all watches.
+        pace: periods that are no settings.
         make_isolation: makes the handler of faults, from the arguments of `Isolation`.
         serve_binders: whether other binders are served. Otherwise the webhook is made without a server.
 
@@ -128,7 +129,10 @@ def assemble(
     """
     writers, wakeup = _make_writers(settings, client, clock, rng, make_isolation), asyncio.Event()
     options = live_options(
-        writers, move_after=settings.move_after_seconds, earmark_after=settings.earmark_after_seconds
+        writers,
+        move_after=settings.move_after_seconds,
+        earmark_after=settings.earmark_after_seconds,
+        refusal_renewal=pace.refusal_renewal,
     )
     context = PartContext(
         settings=settings,
@@ -140,7 +144,7 @@ def assemble(
         writers=writers,
         core=assemble_core(configuration, clock, wakeup.set, options),
         wakeup=wakeup,
-        watches=watches,
+        pace=pace,
         on_faults=UnreadableObjectReporter(writers.recorder.record).noted,
     )
     return _connect(context, Extenders(configuration.extenders), serve_binders=serve_binders)
@@ -156,6 +160,7 @@ def _connect(context: PartContext, extenders: Extenders, *, serve_binders: bool)
         writers,
         context.wakeup,
         borrower_grace=context.settings.borrower_grace_seconds,
+        gate_renewal=context.pace.gate_renewal,
         on_answers=binders.on_answers,
     )
     controllers, load = Controllers.of(writers, core.decider), _make_load(context)
@@ -226,6 +231,7 @@ def _make_load(context: PartContext) -> LoadLoop:
         busy=writers.tasks.activity.busy,
         ready=lambda: handlers.ready,
         isolation=writers.isolation,
+        garbage_collection=context.pace.garbage_collection,
     )
 
 
@@ -237,7 +243,10 @@ def _make_watchers(context: PartContext) -> Iterator[ProcessPart]:
     web = Endpoint(client, Key(namespace, WEB_SERVICE), settings.web_address, settings.port, "web")
     skew, others = telemetry.clock_skew.set, telemetry.other_leaders.set
     yield ProcessPart("clock", lambda _started: watch_skew(client, context.clock.now, skew))
-    yield ProcessPart("leaders", lambda _started: watch_other_leaders(OtherLeaders(client, lease), others))
+    period = context.pace.other_leaders
+    yield ProcessPart(
+        "leaders", lambda _started: watch_other_leaders(OtherLeaders(client, lease), others, period)
+    )
     yield ProcessPart("web", lambda _started: web.keep())
 
 

@@ -9,10 +9,14 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from tidelock import __version__
 from tidelock.running import collect_seldom
 from tidelock.settings import Settings
+
+if TYPE_CHECKING:  # the commands import their modules
+    from tidelock.pace import Pace
 
 _EXAMPLES = """\
 examples:
@@ -273,8 +277,8 @@ def _lease_seconds(text: str) -> int:
     return int(text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command. Return the exit status.
+def main(argv: Sequence[str] | None = None, pace: "Pace | None" = None) -> int:
+    """Run the command, at the pace of every installation if none is given. Return the exit status.
 
     Imported modules are no garbage, and the search for it would take a tenth of a start.
     """
@@ -287,14 +291,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parsed = _parser(words).parse_args(words)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # the search for them is slow
     gc.disable()
-    run = _import_command(parsed.command)
+    run = _import_command(parsed.command, pace)
     gc.freeze()
     collect_seldom()
     gc.enable()
     return run(parsed)
 
 
-def _import_command(name: str) -> Callable[[argparse.Namespace], int]:
+def _import_command(name: str, pace: "Pace | None") -> Callable[[argparse.Namespace], int]:
     """Import the modules of a command, and return the function that runs it."""
     if name == "simulate":
         from tidelock.simulation import command  # noqa: PLC0415
@@ -309,7 +313,8 @@ def _import_command(name: str) -> Callable[[argparse.Namespace], int]:
     def run(parsed: argparse.Namespace) -> int:
         arguments = vars(parsed)
         del arguments["command"]
-        return process.run(Settings(**arguments))
+        settings = Settings(**arguments)
+        return process.run(settings, pace) if pace is not None else process.run(settings)
 
     return run
 

@@ -28,6 +28,7 @@ from tidelock.kube.lease import Leadership, Lease, LeaseLostError, LeaseTimes, N
 from tidelock.kube.lease_thread import LeaseThread
 from tidelock.leader import lead
 from tidelock.logs import configure_logs
+from tidelock.pace import PACE, Pace
 from tidelock.plugins.registry import read_configuration_file
 from tidelock.running import background, end_within, until
 from tidelock.settings import Settings
@@ -42,19 +43,17 @@ logger = logging.getLogger(__name__)
 
 # Connections for the Lease alone: one to watch it, one to write it.
 _LEASE_CONNECTIONS = 2
-# Seconds after the launch until probes are answered, even if decisions have not begun.
-_SERVING_SECONDS = 2.0
 # Seconds that the process has to end, by itself, when it has lost its Lease.
 _LAST_MOMENT = 2.0
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, pace: Pace = PACE) -> int:
     """Run the operator and the scheduler until a signal comes. Return the exit status."""
     configure_logs(settings.log_format, settings.log_level)
     try:
         # Half of the processor time of a drain goes into sockets and TLS, which this loop does in C.
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings))
+            runner.run(_serve(settings, pace))
     except ConfigurationError as error:
         sys.stderr.write(f"tidelock: configuration {settings.config}: {error}\n")
         return 1
@@ -64,14 +63,14 @@ def run(settings: Settings) -> int:
     return 0
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, pace: Pace) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
     lifecycle.set_on_signals(stop)
-    await operate(settings, stop)
+    await operate(settings, stop, pace)
 
 
-async def operate(settings: Settings, stop: asyncio.Event) -> None:
+async def operate(settings: Settings, stop: asyncio.Event, pace: Pace = PACE) -> None:
     """Run the operator and the scheduler until `stop` is set or a signal comes.
 
     Raises:
@@ -94,7 +93,7 @@ async def operate(settings: Settings, stop: asyncio.Event) -> None:
         client = KubeClient(
             connection, user_agent=agent, may_write=leadership.check, manager=lambda: leadership.manager
         )
-        assembly = assemble(settings, configuration, connection, client, leadership, clock, rng)
+        assembly = assemble(settings, configuration, connection, client, leadership, clock, rng, pace=pace)
         ending = asyncio.Event()
         health = Health(assembly, ending)
         async with client, background(_serve_soon(settings, assembly, health)) as ended:
@@ -119,7 +118,7 @@ async def _serve_soon(settings: Settings, assembly: Assembly, health: Health) ->
     The server needs aiohttp, whose import takes a tenth of a start.
     """
     with suppress(TimeoutError):
-        async with asyncio.timeout(_SERVING_SECONDS):
+        async with asyncio.timeout(assembly.context.pace.serving):
             await assembly.scheduler.loop.under_way.wait()
     await asyncio.to_thread(import_module, "tidelock.serving")
     async with _served(settings, assembly, health) as port:

@@ -10,7 +10,7 @@ from attacks.operators import AS_INSTALLED, Replica, lives, until_led
 from attacks.tenant import LatencyProbe, Tenant
 from cluster.api import Api
 from cluster.leases import forget_lease
-from cluster.operator_process import OperatorProcess
+from cluster.operator_process import COMMAND, OperatorProcess
 from devcluster import LocalCluster, start_cluster
 from devcluster.identity import operator_kubeconfig
 from resting import shared
@@ -40,7 +40,8 @@ def operator(
 
     Its `port` answers /healthz and /metrics.
     """
-    with OperatorProcess(operator_identity, tmp_path_factory.mktemp("operator"), *AS_INSTALLED) as process:
+    directory = tmp_path_factory.mktemp("operator")
+    with OperatorProcess(operator_identity, directory, *AS_INSTALLED, command=COMMAND) as process:
         until_led(process)
         begun = process.pid
         yield process
@@ -64,7 +65,7 @@ def replica(attacked_cluster: LocalCluster, operator_identity: Path, tmp_path: P
         def start(name: str, *options: str) -> OperatorProcess:
             directory = tmp_path / name
             directory.mkdir()
-            process = OperatorProcess(operator_identity, directory, *AS_INSTALLED, *options)
+            process = OperatorProcess(operator_identity, directory, *AS_INSTALLED, *options, command=COMMAND)
             started.append(running.enter_context(process))
             return process
 

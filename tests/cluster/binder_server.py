@@ -16,6 +16,7 @@ import yaml
 from cluster.api import Api, Manifest, RefusedError
 from cluster.live import Node, Pod
 from cluster.operator_process import OperatorProcess
+from cluster.quick_operator import QUICK
 from cluster.world import World
 from devcluster import Component, LocalCluster, wait_for
 from devcluster.binaries import find_binaries
@@ -25,6 +26,7 @@ from devcluster.loopback import HOST, Health, free_ports
 from tidelock import process
 from tidelock.binders.certificate_rotator import CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, PODS, SECRETS, WEBHOOKS, ApiResource
+from tidelock.pace import Pace
 from tidelock.settings import Settings
 
 BY_STOCK: Manifest = {"schedulerName": "default-scheduler"}
@@ -99,7 +101,7 @@ def creation_webhook(cluster: LocalCluster, api: Api, port: int) -> AbstractCont
 
 @asynccontextmanager
 async def operating_here(
-    kubeconfig: Path, port: int, monkeypatch: pytest.MonkeyPatch, **settings: Any
+    kubeconfig: Path, port: int, monkeypatch: pytest.MonkeyPatch, pace: Pace = QUICK, **settings: Any
 ) -> AsyncIterator[None]:
     """Run the operator inside of this process, which must outlive it, until the end of the context."""
     monkeypatch.setattr(process, "end_within", lambda _seconds: None)
@@ -113,7 +115,7 @@ async def operating_here(
         **settings,
     )
     stop = asyncio.Event()
-    operator = asyncio.create_task(process.operate(chosen, stop))
+    operator = asyncio.create_task(process.operate(chosen, stop, pace))
     yield
     stop.set()
     await operator

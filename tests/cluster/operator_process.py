@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +15,10 @@ from devcluster import wait_for
 from devcluster.loopback import HOST, Health, free_ports
 
 COMMAND = Path(sys.executable).with_name("tidelock")
+"""The command of an installation."""
+
+# Without -P modules of this folder, such as requests, would hide others of their names.
+_QUICK = (sys.executable, "-P", str(Path(__file__).with_name("quick_operator.py")))
 
 _START_TIMEOUT = 100.0  # seconds, of which an idle machine needs two
 _STOP_TIMEOUT = 60.0
@@ -23,15 +27,18 @@ _STOP_TIMEOUT = 60.0
 class OperatorProcess:
     """`tidelock run`, which can be started, stopped and killed repeatedly at the same port.
 
+    Without a command it runs at the pace of `quick_operator`. Tests of the pace itself need `COMMAND`.
+
     As a context manager it is started and ready at once, and it is killed at the end of the context if it
     still runs. By default it leads without an election. So a process that is started after a kill need not
     wait for the end of the Lease.
     """
 
-    def __init__(self, kubeconfig: Path, directory: Path, *options: str, command: Path = COMMAND) -> None:
+    def __init__(self, kubeconfig: Path, directory: Path, *options: str, command: Path | None = None) -> None:
         (self.port,) = free_ports(1)
+        program: Sequence[str] = _QUICK if command is None else (str(command),)
         self._command = [
-            str(command),
+            *program,
             "run",
             f"--kubeconfig={kubeconfig}",
             f"--listen={HOST}",

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,18 @@ import pytest
 from cluster.answers import asked, create, create_wanted, known_node, until_answered, wanted
 from cluster.api import Api, Manifest, RefusedError
 from cluster.binder_server import SECRET, creation_webhook, operating_here
+from cluster.quick_operator import QUICK
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, operator_kubeconfig
 from devcluster.loopback import free_ports
-from tidelock.binders import server
 from tidelock.binders.certificate_rotator import ANSWER_KEY, FORMER_ANSWER_KEY
 from tidelock.kube.client import ApiResource
 from tidelock.ledger import answers
 from tidelock.model.answer import ANSWER
 
-UNSEEN = 8.0  # seconds, of 65
+UNSEEN = 5.0  # seconds, of 65
+OFTEN = replace(QUICK, certificate_check=0.2)
 ROUNDS = 4
 CLIENTS = 4
 POLICIES, BINDINGS = (
@@ -43,11 +45,10 @@ async def hasty(
 ) -> AsyncIterator[None]:
     """Run an operator that waits less for objects, inside of this process, which must outlive it."""
     monkeypatch.setattr(answers, "UNSEEN_SECONDS", UNSEEN)
-    monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.2)
     (port,) = free_ports(1)
     api = Api(private_cluster.kubeconfig)
     kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
-    async with operating_here(kubeconfig, port, monkeypatch, answers=True):
+    async with operating_here(kubeconfig, port, monkeypatch, OFTEN, answers=True):
         with creation_webhook(private_cluster, api, port), closing(World(api)) as trial:
             await asyncio.to_thread(until_answered, trial)
             yield

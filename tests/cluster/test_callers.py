@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,11 +14,12 @@ import yaml
 
 from cluster.api import Api
 from cluster.binder_server import BY_STOCK, bind, operating_here, until_reviewed, webhook_urls, webhooks
+from cluster.quick_operator import QUICK
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
 from devcluster.loopback import HOST, free_ports
-from tidelock.binders import server, tokens
+from tidelock.binders import tokens
 from tidelock.binders.certificate_rotator import CONFIGURATION, CertificateRotator
 from tidelock.binders.tokens import TOKEN_PATH
 from tidelock.clock import SystemClock
@@ -28,6 +30,7 @@ from tidelock.model.meta import Key
 TOKENS = 12  # replaced while bindings go on
 OVERLAP = 5.0
 PATIENCE = 120.0
+OFTEN = replace(QUICK, certificate_check=0.1)
 
 
 @pytest.fixture
@@ -57,9 +60,8 @@ async def hasty(
     """
     monkeypatch.setattr(tokens, "TOKEN_LIFETIME", 0.0)
     monkeypatch.setattr(tokens, "OVERLAP", OVERLAP)
-    monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.1)
     kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
-    async with operating_here(kubeconfig, port, monkeypatch, admission=True):
+    async with operating_here(kubeconfig, port, monkeypatch, OFTEN, admission=True):
         with closing(World(installed)) as trial:
             await asyncio.to_thread(until_reviewed, trial)
         yield

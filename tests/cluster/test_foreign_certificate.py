@@ -6,20 +6,23 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cluster.api import Api, Manifest
 from cluster.binder_server import SECRET, creation_webhook, operating_here, until_reviewed, webhooks
+from cluster.quick_operator import QUICK
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.keys import Keys, make_keys
 from devcluster.loopback import HOST, free_ports
-from tidelock.binders import server
 from tidelock.binders.certificate_rotator import ANSWER_KEY, CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, WEBHOOKS
+
+OFTEN = replace(QUICK, certificate_check=0.2)
 
 
 def encoded(path: Path) -> str:
@@ -95,13 +98,11 @@ async def serving(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[None]:
     """Run an operator that looks at the certificate several times a second, without the first one yet."""
-    monkeypatch.setattr(server, "_LOOK_AT_CERTIFICATE", 0.2)
-    monkeypatch.setattr(server, "_RETRY", 0.2)
     kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
     # The chart has no Secret of its own then, and the type of an existing one can't change.
     Api(private_cluster.kubeconfig).delete(SECRET)
     settings = {"admission": True, "answers": True, "tls_rotate": False}
-    async with operating_here(kubeconfig, port, monkeypatch, **settings):
+    async with operating_here(kubeconfig, port, monkeypatch, OFTEN, **settings):
         yield
     Api(private_cluster.kubeconfig).delete(SECRET)
 

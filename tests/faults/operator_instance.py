@@ -24,6 +24,7 @@ from tidelock.kube.watch import WatchSettings
 from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
+from tidelock.pace import Pace
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.settings import Settings
@@ -31,7 +32,7 @@ from tidelock.settings import Settings
 SCHEDULER = "tidelock-scheduler"
 
 # Small pages let lists break between two pages. The operator waits less for bookmarks than in production.
-_WATCHES = WatchSettings(page_limit=2, silence=15.0)
+_PACE = Pace(watches=WatchSettings(page_limit=2, silence=15.0))
 
 # Runs are short, so a wait counts as long sooner than in production.
 EARMARK_AFTER = 5.0
@@ -82,7 +83,7 @@ class OperatorInstance:
             _Leading(epoch),
             clock,
             rng,
-            watches=_WATCHES,
+            pace=_PACE,
             make_isolation=self.isolation.to,
             serve_binders=False,
         )

@@ -96,6 +96,7 @@ def assemble_binders(context: PartContext, *, serve: bool = True) -> Binders:
         extender=settings.extender,
         admission=settings.admission,
         webhook=webhook,
+        pace=context.pace,
     )
     part = ProcessPart("binders", lambda _started: server.run(), fatal=(ListenError,))
     return Binders(pods, on_answers, webhook, (part,))

@@ -37,6 +37,7 @@ from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.model.failures import failure_text
 from tidelock.model.pods import Pod, decode_pod
+from tidelock.pace import PACE, Pace
 from tidelock.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -49,10 +50,8 @@ _LIMITS = Limits(
     last=0.1,  # the next leader waits for it
 )
 _LOOK_UP = 2.0  # seconds for reading a pod that the watch has not shown yet, of the 5 s for a review
-# Seconds between two checks of the certificate, and of admitted bindings that were never seen.
+# Seconds between two checks of admitted bindings that were never seen.
 _LOOK = 1.0
-_LOOK_AT_CERTIFICATE = 60.0
-_RETRY = 2.0
 # How long a scheduler waits for an answer that depends on bindings under way, before it gets a no, and the
 # time between two tries.
 _PATIENCE = 1.0
@@ -80,6 +79,7 @@ class BinderServer:
         extender: whether to serve the extender API.
         admission: whether to serve and announce the admission webhook.
         webhook: answers creations of reservations. Without it none is answered.
+        pace: how often the certificate and the endpoint are checked.
 
     """
 
@@ -101,6 +101,7 @@ class BinderServer:
         extender: bool,
         admission: bool,
         webhook: CreationWebhook | None = None,
+        pace: Pace = PACE,
     ) -> None:
         self._check = check
         self.unbound_pods = unbound_pods
@@ -116,6 +117,7 @@ class BinderServer:
         self._wake = wake
         self._announced = admission or webhook is not None
         self._webhook = webhook
+        self._pace = pace
         self._application = bounded(_LIMITS, self._prove)
         if admission:
             self._application.router.add_post(f"{ADMISSION_PATH}/{{token}}", self._when_ready(self._review))
@@ -135,7 +137,7 @@ class BinderServer:
 
         """
         while not await self._attempt(self._rotator.renew):  # noqa: ASYNC110 -- no event announces that it can be
-            await asyncio.sleep(_RETRY)
+            await asyncio.sleep(self._pace.certificate_retry)
         if self._webhook is not None:
             self._webhook.provided()
         tls = self._rotator.context
@@ -159,7 +161,7 @@ class BinderServer:
             # The token is first, so the API server's calls are already accepted here.
             done = not self._announced or await self._attempt(self._rotator.introduce)
             done = await self._attempt(self._endpoint.announce) and done
-            await asyncio.sleep(_LOOK_AT_CERTIFICATE if done else _RETRY)
+            await asyncio.sleep(self._pace.certificate_check if done else self._pace.certificate_retry)
             await self._attempt(self._rotator.renew)
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:

@@ -26,4 +26,4 @@ def assemble_kopf(context: PartContext, controller: WaterLevelController) -> Sup
         return registry
 
     instance, telemetry = context.settings.instance, context.writers.telemetry
-    return SupervisedOperator(WATERLEVELS, make_registry, instance, telemetry, context.rng)
+    return SupervisedOperator(WATERLEVELS, make_registry, instance, telemetry, context.rng, context.pace)

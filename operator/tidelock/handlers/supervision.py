@@ -17,6 +17,7 @@ from tidelock.handlers.lifecycle import set_on_signals
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import ApiResource
 from tidelock.kube.errors import ApiError, NotFound
+from tidelock.pace import PACE, Pace
 from tidelock.running import until
 from tidelock.telemetry import Telemetry
 
@@ -26,13 +27,8 @@ if TYPE_CHECKING:  # Kopf is imported when it starts
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two starts.
-_SHORTEST_PAUSE = 1.0
+# Seconds between two starts, at most.
 _LONGEST_PAUSE = 30.0
-# Seconds after which Kopf's list and watch have succeeded: it repeats a request that is refused once.
-_WORKING_SECONDS = 5.0
-# Seconds of work after which the next failure is not counted with those before.
-_CALM_SECONDS = 60.0
 _NOT_STARTED = "NotStarted"
 
 
@@ -52,6 +48,7 @@ class SupervisedOperator:
         identity: str,
         telemetry: Telemetry,
         rng: Random,
+        pace: Pace = PACE,
     ) -> None:
         """Take the maker of the handlers, of this kind alone. It is called in a thread, and imports Kopf.
 
@@ -64,7 +61,8 @@ class SupervisedOperator:
         self._make_registry = registry
         self._up = telemetry.kopf_up.labels(resource.plural)
         self._failures = telemetry.kopf_failures
-        self._backoff = Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, rng)
+        self._backoff = Backoff(pace.kopf_retry, _LONGEST_PAUSE, rng)
+        self._pace = pace
 
     async def run(self, stop: asyncio.Event, ended: asyncio.Event) -> None:
         """Run Kopf again and again until `ended` is set. Signals set `stop`."""
@@ -114,12 +112,12 @@ class SupervisedOperator:
         await insights.ready_resources.wait()
         if not any(found.plural == self.resource.plural for found in insights.watched_resources):
             raise NotFound("the API server does not serve this kind", status=404)
-        await asyncio.sleep(_WORKING_SECONDS)
+        await asyncio.sleep(self._pace.kopf_working)
         self._up.set(1)
         if self.problem != _NOT_STARTED:
             logger.info("Kopf works again", extra={"resource": self.resource.plural})
         self.problem = ""
-        await asyncio.sleep(_CALM_SECONDS)
+        await asyncio.sleep(self._pace.kopf_calm)
         self._backoff.reset()
         await asyncio.Event().wait()
         raise AssertionError

@@ -20,9 +20,6 @@ from tidelock.model.printable import printable
 
 logger = logging.getLogger(__name__)
 
-PERIOD = 15.0
-"""Seconds between two looks."""
-
 # Tenants can write Leases of that name, of any size. So many Leases are read at a time, so many are named in
 # the log, with so many characters of the holder.
 _PAGE_LIMIT = 10
@@ -75,9 +72,9 @@ class OtherLeaders:
 
 
 async def watch_other_leaders(
-    others: OtherLeaders, observe: Callable[[float], None], period: float = PERIOD
+    others: OtherLeaders, observe: Callable[[float], None], period: float
 ) -> NoReturn:
-    """Look for other leaders forever: `observe` gets their number, or NaN while it is not known."""
+    """Look for other leaders in each period: `observe` gets their number, or NaN while it is not known."""
     known: dict[Key, str] | None = {}
     while True:
         try:

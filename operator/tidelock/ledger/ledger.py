@@ -56,7 +56,7 @@ from tidelock.ledger.queue.admission import Admission
 from tidelock.ledger.queue.fair_share import FairShares
 from tidelock.ledger.queue.positions import QueuePositions
 from tidelock.ledger.queue.quotas import Quotas
-from tidelock.ledger.queue.waiting import WaitingReservations
+from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL, WaitingReservations
 from tidelock.ledger.records import Records
 from tidelock.ledger.recovery import Recovery
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -91,6 +91,7 @@ class Ledger:
         owner_with_devices: returns the uid of a waiting owner with devices of a reservation in its claims, or
             an empty text. Of several owners it is the one with the given uid.
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
+        refusal_renewal: seconds between two texts in the status of a reservation that waits.
         on_failure: called with isolated exceptions. By default none are isolated.
 
     Attributes:
@@ -109,6 +110,7 @@ class Ledger:
         pods_on: Callable[[str], Collection[Placed]] = lambda _: (),
         owner_with_devices: OwnerWithDevices = lambda _entry, _uid: "",
         move_after: float = 300.0,
+        refusal_renewal: float = REFUSAL_RENEWAL,
         on_failure: OnFailure = raise_failure,
     ) -> None:
         nominator = nominator or Nominator(columns)
@@ -118,7 +120,7 @@ class Ledger:
         self.quotas = quotas or Quotas(Lister(), Lister())
         self.shares = FairShares(columns, self.quotas)
         self.groups, self.schedules = Groups(), Schedules()
-        self.waiting_reservations = waiting = WaitingReservations(self.groups)
+        self.waiting_reservations = waiting = WaitingReservations(self.groups, refusal_renewal)
         reserved_devices = reserved_devices if reserved_devices is not None else ReservedDevices()
         unconfirmed = UnconfirmedClaims()
         self.holdings = holdings = Holdings(
@@ -154,8 +156,7 @@ class Ledger:
         records.indexes += (self._alternatives, self.quotas, waiting, self.nominations)
         self.quotas.on_change(self.admission.renew_ceilings)
         self.quotas.on_freed(self.waiting_reservations.retry_over_quota)
-        self.opened = WorkQueue[ReservationInfo]()
-        self._columns = columns
+        self.opened, self._columns = WorkQueue[ReservationInfo](), columns
         self._forecast: Forecast | None = None
         self._positions_from, self._ahead = 0.0, 0.0  # by steady time, and later after a fault
 

@@ -18,9 +18,6 @@ from tidelock.model.water_level import WaterLevel
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 15.0
-"""Seconds between two checks."""
-
 
 class GarbageCollector:
     """Removes annotations of nodes that no WaterLevel selects, and of workloads that are not measured."""

@@ -27,7 +27,7 @@ from tidelock.load.annotator import (
 )
 from tidelock.load.cooperative import AT_LEISURE, in_slices, paced
 from tidelock.load.estimate import Identify, Subject
-from tidelock.load.garbage_collection import LOOK_SECONDS, GarbageCollector
+from tidelock.load.garbage_collection import GarbageCollector
 from tidelock.load.groups import MeasuredGroup, members
 from tidelock.load.metrics import LoadMetrics
 from tidelock.load.restore import stored_uses
@@ -79,11 +79,13 @@ class LoadLoop:
         busy: Callable[[], bool],
         ready: Callable[[], bool],
         isolation: Isolation,
+        garbage_collection: float,
     ) -> None:
         """Prepare.
 
         `on_uses` gets all measurements of pods and workloads after each reading. `busy` returns whether there
         are more urgent requests, `ready` whether all nodes are known.
+        `garbage_collection` are the seconds between two checks for annotations without a WaterLevel.
         """
         self._client = client
         self._cache = cache
@@ -95,6 +97,7 @@ class LoadLoop:
         self._annotator = Annotator(client, metrics, busy)
         self._ready = ready
         self._isolation = isolation
+        self._garbage_collection = garbage_collection
         self._groups: dict[str, MeasuredGroup] = {}
         self._workloads = Workloads()
         self._leftovers = GarbageCollector(self._annotator, lambda: cache.columns.nodes, self._workloads)
@@ -161,7 +164,7 @@ class LoadLoop:
     async def _until_look(self) -> None:
         """Wait for the next look at what WaterLevels have left: it is soon after one has gone or changed."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(self._garbage_collection):
                 await self._left.wait()
                 await asyncio.sleep(_SOON)  # several may go at once
         self._left.clear()

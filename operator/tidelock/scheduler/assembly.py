@@ -99,11 +99,14 @@ def assemble_core(
     return SchedulerCore(decider, handlers)
 
 
-def live_options(context: WriterContext, *, move_after: float, earmark_after: float) -> DeciderOptions:
+def live_options(
+    context: WriterContext, *, move_after: float, earmark_after: float, refusal_renewal: float
+) -> DeciderOptions:
     """Return the options of a decider whose decisions are carried out. The times are in seconds."""
     return DeciderOptions(
         move_after=move_after,
         earmark_after=earmark_after,
+        refusal_renewal=refusal_renewal,
         on_enqueue=context.telemetry.queued,
         api=FairApi(context.client, context.tasks),
         recorder=context.telemetry,
@@ -119,6 +122,7 @@ def assemble_scheduler(
     wakeup: asyncio.Event,
     *,
     borrower_grace: int,
+    gate_renewal: float,
     on_answers: Callable[[Iterable[Key]], None],
 ) -> Scheduler:
     """Make everything that carries the decisions of a core out.
@@ -129,12 +133,13 @@ def assemble_scheduler(
         context: the parts that all writers share.
         wakeup: set when something has changed.
         borrower_grace: longest grace period of a borrower that is evicted for an owner, in seconds.
+        gate_renewal: seconds between two texts to a gated pod.
         on_answers: called with the answered creations of reservations that a step has changed.
 
     """
     decider = core.decider
     binder = Binder(context, decider, extenders)
-    gates = GateReporter(context, decider, binder)
+    gates = GateReporter(context, decider, binder, gate_renewal)
     evictor = Evictor(context, decider, borrower_grace)
     status_writer = StatusWriter(context, decider.ledger, wakeup.set)
     pod_groups = PodGroupWriter(context, decider.objects.pod_groups)

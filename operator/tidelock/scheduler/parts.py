@@ -14,8 +14,9 @@ from tidelock.kube.client import ApiResource, KubeClient
 from tidelock.kube.config import Connection
 from tidelock.kube.errors import ApiError
 from tidelock.kube.lease import Leadership
-from tidelock.kube.watch import EventHandler, HasMeta, Reflector, WatchSettings
+from tidelock.kube.watch import EventHandler, HasMeta, Reflector
 from tidelock.model.meta import ObjectMeta
+from tidelock.pace import Pace
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.assembly import SchedulerCore
 from tidelock.settings import Settings
@@ -56,7 +57,7 @@ class PartContext:
         writers: the parts that all writers share.
         core: the decider and the event handlers.
         wakeup: set to let the decision loop look again.
-        watches: settings of all watches.
+        pace: periods that are no settings.
         on_faults: takes the objects that can't be read in full.
 
     """
@@ -70,7 +71,7 @@ class PartContext:
     writers: WriterContext
     core: SchedulerCore
     wakeup: asyncio.Event
-    watches: WatchSettings
+    pace: Pace
     on_faults: Callable[[ApiResource, ObjectMeta], None]
 
     def reflector(
@@ -89,7 +90,7 @@ class PartContext:
             rng=self.rng,
             on_faults=self.on_faults,
             on_failure=self.writers.isolation.failed,
-            settings=self.watches,
+            settings=self.pace.watches,
             **options,
         )
 

@@ -15,17 +15,19 @@ from typing import Any
 import kopf
 import pytest
 
-from tidelock.handlers import lifecycle, login, supervision
+from tidelock.handlers import lifecycle, login
 from tidelock.handlers.supervision import SupervisedOperator, running
 from tidelock.kube import client
 from tidelock.kube.backoff import Backoff
 from tidelock.kube.client import WATERLEVELS
 from tidelock.kube.config import Connection, Credentials
+from tidelock.pace import Pace
 from tidelock.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[3]
 UNREACHABLE = "http://127.0.0.1:9"  # a port without a server
 PATIENCE = 60.0  # seconds
+IMPATIENT = Pace(kopf_retry=0.0, kopf_working=0.0, kopf_calm=0.0)
 LABELS = {"resource": WATERLEVELS.plural}
 
 
@@ -56,6 +58,7 @@ class Scene:
             "tidelock-0",
             self._telemetry,
             Random(1),  # noqa: S311 -- as above
+            IMPATIENT,
         )
 
     async def spawn_tasks(
@@ -107,8 +110,6 @@ class Scene:
 
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    for seconds in ("_SHORTEST_PAUSE", "_WORKING_SECONDS", "_CALM_SECONDS"):
-        monkeypatch.setattr(supervision, seconds, 0.0)
     made = Scene()
     monkeypatch.setattr(kopf, "spawn_tasks", made.spawn_tasks)
     return made
@@ -209,13 +210,12 @@ async def test_the_end_does_not_wait_for_a_pause(scene: Scene, monkeypatch: pyte
 @pytest.fixture
 async def stranded(monkeypatch: pytest.MonkeyPatch) -> SupervisedOperator:
     """Return a real Kopf that can't reach its API server."""
-    monkeypatch.setattr(supervision, "_SHORTEST_PAUSE", 0.0)
     asyncio.get_running_loop().set_exception_handler(lifecycle.close_quietly)
     registry = kopf.OperatorRegistry()
     login.register(registry, Connection(server=UNREACHABLE, credentials=Anonymous()))
     telemetry = Telemetry(lambda: 0.0, Random(1))  # noqa: S311 -- it spreads retries
     rng = Random(1)  # noqa: S311 -- as above
-    return SupervisedOperator(WATERLEVELS, lambda: registry, "tidelock-0", telemetry, rng)
+    return SupervisedOperator(WATERLEVELS, lambda: registry, "tidelock-0", telemetry, rng, IMPATIENT)
 
 
 async def test_kopf_starts_as_a_user_without_a_name(

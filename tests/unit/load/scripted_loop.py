@@ -77,6 +77,7 @@ class Bench(LoadLoop):
             busy=lambda: False,
             ready=lambda: self.known,
             isolation=Isolating(),
+            garbage_collection=3600.0,
         )
         for name in ("node-a", "node-b"):
             self.cache.put_node(builders.node(name, uid=f"uid-{name}", labels={"name": name}))

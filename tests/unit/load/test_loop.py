@@ -204,7 +204,6 @@ async def test_annotations_of_a_deleted_water_level_are_removed_soon(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The annotations once stayed until the next periodic check."""
-    monkeypatch.setattr("tidelock.load.loop.LOOK_SECONDS", 3600.0)
     monkeypatch.setattr("tidelock.load.loop._SOON", 0.0)
     running = asyncio.create_task(bench.run())
     bench.see()

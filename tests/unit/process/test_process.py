@@ -15,6 +15,7 @@ from devcluster.loopback import HOST
 from tidelock import process
 from tidelock.handlers import supervision
 from tidelock.kube.lease import LEASES
+from tidelock.pace import Pace
 from tidelock.settings import Settings
 from tidelock.tcp_server import ListenError
 from unit.kube.kubeconfigs import write_kubeconfig
@@ -39,7 +40,6 @@ def _within_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_port_in_use_ends_the_process(
     leader_elect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_SERVING_SECONDS", 0.1)
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {})  # which nothing answers
     with socket.socket() as taken:
         taken.bind((HOST, 0))
@@ -47,7 +47,7 @@ async def test_a_port_in_use_ends_the_process(
         port = taken.getsockname()[1]
         settings = Settings(kubeconfig=str(kubeconfig), listen=HOST, port=port, leader_elect=leader_elect)
         with pytest.raises(ListenError, match="--port"):
-            await asyncio.wait_for(process.operate(settings, asyncio.Event()), PATIENCE)
+            await asyncio.wait_for(process.operate(settings, asyncio.Event(), Pace(serving=0.1)), PATIENCE)
 
 
 @pytest.mark.parametrize(("chosen", "place"), [("", "tidelock-system"), ("platform", "platform")])
@@ -82,12 +82,12 @@ async def test_probes_are_answered_once_decisions_begin_or_are_long_in_coming(
 
     if not begun:
         monkeypatch.setattr(EmptyServer, "handle", never)
-    monkeypatch.setattr(process, "_SERVING_SECONDS", PATIENCE if begun else 0.0)
+    pace = Pace(serving=PATIENCE if begun else 0.0)
     caplog.set_level("INFO")
     stop = asyncio.Event()
     async with empty_server(tmp_path / "kubeconfig"):
         settings = Settings(kubeconfig=str(tmp_path / "kubeconfig"), listen=HOST, port=0, leader_elect=False)
-        running = asyncio.create_task(process.operate(settings, stop))
+        running = asyncio.create_task(process.operate(settings, stop, pace))
         while "serving" not in caplog.messages:
             await asyncio.sleep(0.01)
             assert not running.done()

@@ -24,6 +24,7 @@ from tidelock.model.meta import Key
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod, assigned_to, claims_annotation, decode_pod
 from tidelock.model.reservation import decode_reservation
+from tidelock.pace import PACE
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import Extenders
@@ -345,7 +346,10 @@ class Shell(Core):
         )
         settings = Settings()
         options = live_options(
-            context, move_after=settings.move_after_seconds, earmark_after=settings.earmark_after_seconds
+            context,
+            move_after=settings.move_after_seconds,
+            earmark_after=settings.earmark_after_seconds,
+            refusal_renewal=PACE.refusal_renewal,
         )
         core = assemble_core(configuration, self.clock, self.wakeup.set, options)
         self._begin(core, *nodes, listed=listed)
@@ -355,6 +359,7 @@ class Shell(Core):
             context,
             self.wakeup,
             borrower_grace=settings.borrower_grace_seconds,
+            gate_renewal=PACE.gate_renewal,
             on_answers=lambda _keys: None,
         )
         self.extenders, self.binder, self.gates = made.extenders, made.binder, made.gates

@@ -33,6 +33,7 @@ class WaitingReservations:
 
     Args:
         groups: the groups. Members of a group are tried together.
+        shortest_renewal: seconds after which the text of one of few waiting reservations may be renewed.
 
     Attributes:
         waiting: reservations that want capacity: their first, more, or on another node.
@@ -45,7 +46,7 @@ class WaitingReservations:
 
     """
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, shortest_renewal: float) -> None:
         self.waiting: dict[Key, ReservationInfo] = {}
         self.untried: dict[Key, ReservationInfo] = {}
         self.refused_by: defaultdict[str, dict[Key, ReservationInfo]] = defaultdict(dict)
@@ -54,6 +55,7 @@ class WaitingReservations:
         self.since: dict[Key, float] = {}
         self.extendable = WorkQueue[ReservationInfo]()
         self._groups = groups
+        self._shortest_renewal = shortest_renewal
         self._over_quota = EquivalenceClasses(quota_demand)
         self._inadmissible = EquivalenceClasses(capacity_demand)
         self._asked: dict[Key, Hashable] = {}  # the request when it was tried last
@@ -72,7 +74,7 @@ class WaitingReservations:
     @property
     def renewal(self) -> float:
         """Seconds after which the text of a waiting reservation may be renewed."""
-        return max(REFUSAL_RENEWAL, len(self.waiting) / RENEWALS_A_SECOND)
+        return max(self._shortest_renewal, len(self.waiting) / RENEWALS_A_SECOND)
 
     def update(self, entry: ReservationInfo) -> None:
         """Note whether a reservation wants capacity now. One that has just begun to is untried."""

@@ -24,9 +24,8 @@ from tidelock.scheduler.core.queued_pod import QueuedPodInfo, QueueName
 
 GATED = "SchedulingGated"
 """Reason of the condition PodScheduled of a gated pod, as the API server writes it."""
-# Seconds between two looks, and between two texts to one pod.
+# Seconds between two looks.
 _PAUSE = 1.0
-_PAUSE_OF_ONE = 10.0
 # Most gates that a look asks, which takes some 10 ms, and most pods that it writes.
 _MOST_ASKED = 1000
 _MOST_WRITTEN = 50
@@ -38,10 +37,12 @@ _LONGEST_OF_NAMESPACE = 0.02
 class GateReporter:
     """Writes to gated pods why they wait. Pods with spec.schedulingGates are left to the API server."""
 
-    def __init__(self, context: WriterContext, decider: Decider, binder: Binder) -> None:
+    def __init__(self, context: WriterContext, decider: Decider, binder: Binder, renewal: float) -> None:
+        """Take the parts that write, and the seconds between two texts to one pod."""
         self._context = context
         self._decider = decider
         self._binder = binder
+        self._renewal = renewal
         self._due: dict[str, dict[str, QueuedPodInfo]] = {}  # by namespace and uid
         self._changed: set[str] = set()
         self._backoffs = context.tasks.backoffs()
@@ -119,7 +120,7 @@ class GateReporter:
     def _publish(self, waiting: QueuedPodInfo, text: str) -> None:
         context = self._context
         waiting.message = text
-        waiting.next_message_at = context.clock.monotonic() + _PAUSE_OF_ONE
+        waiting.next_message_at = context.clock.monotonic() + self._renewal
         diagnosis = Diagnosis(text, frozenset({waiting.gated_by}))
         context.recent.refused(Unschedulable(waiting, diagnosis), context.clock.now())
         report_failure(context.recorder, waiting.pod, text)

@@ -21,6 +21,7 @@ from tidelock.ledger.atomic import atomic
 from tidelock.ledger.effects import Effects
 from tidelock.ledger.ledger import Ledger
 from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.model.failures import OnFailure, log_failure, raise_failure
 from tidelock.model.instants import earliest
 from tidelock.model.pods import Pod
@@ -76,6 +77,7 @@ class DeciderOptions:
     Attributes:
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
         earmark_after: seconds after which capacity is kept for a reservation that waits.
+        refusal_renewal: seconds between two texts in the status of a reservation that waits.
         on_enqueue: called for each pod that enters the queue.
         api: used by plugins for writes.
         recorder: takes the durations of extension points.
@@ -87,6 +89,7 @@ class DeciderOptions:
 
     move_after: float = 300.0
     earmark_after: float = 60.0
+    refusal_renewal: float = REFUSAL_RENEWAL
     on_enqueue: EnqueueHook | None = None
     api: Api | None = None
     recorder: MetricsRecorder | None = None
@@ -336,6 +339,7 @@ def _make_ledger(cache: Cache, objects: Objects, owners: DeviceOwners, options: 
         pods_on=cache.pods_on,
         owner_with_devices=owners.waiting,
         move_after=options.move_after,
+        refusal_renewal=options.refusal_renewal,
         on_failure=options.on_failure,
     )
     cache.add_observer(OccupancyObserver(ledger))
