@@ -237,7 +237,7 @@ async def serving(backend: Backend, scene: Scene) -> AsyncIterator[str]:
 
     application = web.Application(middlewares=[faulty])
     application.add_routes(backend.routes(scene))
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0]

@@ -89,7 +89,7 @@ class FakeApi:
         self._closing = asyncio.Event()
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
 
     async def start(self) -> str:
         """Start the server and return its URL."""

@@ -40,7 +40,7 @@ class ScriptedServer:
         self._closing = asyncio.Event()
         application = web.Application(client_max_size=1 << 30)
         application.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
 
     async def start(self, tls: ssl.SSLContext | None = None) -> None:
         await self._runner.setup()

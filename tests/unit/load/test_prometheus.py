@@ -48,7 +48,7 @@ async def serving(
     application.add_routes(
         [web.post(f"/base/api/v1/{path}", answering or query) for path in ("query", "query_range")]
     )
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0]

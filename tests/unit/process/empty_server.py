@@ -42,7 +42,7 @@ async def empty_server(kubeconfig: Path) -> AsyncIterator[tuple[EmptyServer, Con
     server = EmptyServer()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
