@@ -328,6 +328,8 @@ class Proxy:
         if resource in self._gaps:  # the operator hung up before it got the error
             return _diagnosis(410)
         fault = self.next_fault(f"watch {resource}")
+        if request.headers.get("User-Agent", "").startswith("kopf/"):  # informers watch, too
+            fault = self.next_fault(f"watch {resource} by Kopf") or fault
         if fault is not None:
             if fault.code:
                 return _diagnosis(fault.code)

@@ -228,7 +228,8 @@ _GROUP = Step(
     },
 )
 _A_MINUTE_LATER = Step(5.0, "clock jumps", {"seconds": 60})
-_KOPF_IS_REFUSED = {("watch waterlevels", number): Fault("refused", code=403) for number in (1, 2)}
+# Kopf tries once again by itself.
+_KOPF_IS_REFUSED = {("watch waterlevels by Kopf", number): Fault("refused", code=403) for number in (1, 2)}
 _LEVEL = Step(5.0, "water level", {"number": 0, "refresh": 30})
 _COMMIT = Step(5.0, "commit lock", {"number": 0, "stale": False})
 _QUOTE = Step(None, "quote", {"number": 0, "cpu": "1", "node": "", "ttl": 300})
