@@ -208,7 +208,7 @@ async def test_the_last_activity_is_the_time_of_the_last_data(
     follower = Follower(client, server, clock=lambda: float(next(readings)))
 
     await follower.until_script_ends()
-    assert follower.reflector.last_activity == 2.0  # the list and the bookmark, not the failures
+    assert follower.reflector.last_activity == 3.0  # the start, the list and the bookmark, not the failures
 
 
 async def test_an_optional_resource_has_no_objects_while_it_is_missing(
