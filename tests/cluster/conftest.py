@@ -9,6 +9,7 @@ from cluster.api import Api
 from cluster.binder_server import reviewing_operator
 from cluster.crds import install_crds
 from cluster.operator_process import Launch, OperatorProcess
+from cluster.standing_operator import StandingOperator
 from cluster.world import World
 from devcluster import Cluster, LocalCluster, attached, start_cluster
 from devcluster.identity import operator_kubeconfig
@@ -34,19 +35,29 @@ def namespace(controlplane: Cluster) -> Iterator[str]:
     controlplane.kubectl("delete", "namespace", name, "--wait=false")
 
 
-@pytest.fixture(scope="module")
-def operator(controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
-    """Run the operator on the shared cluster, with only the rights that its manifests grant.
-
-    It runs for the tests of one module at a time, because tests of other modules act in its place. At the
-    end it must stop with status 0, and its log must contain no traceback.
-    """
+@pytest.fixture(scope="session")
+def standing_operator(
+    controlplane: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StandingOperator]:
+    """Install the operator on the shared cluster. At the end it must stop with status 0."""
     install_crds(controlplane)
     directory = tmp_path_factory.mktemp("operator")
-    with OperatorProcess(operator_kubeconfig(controlplane, directory), directory) as process:
+    made = StandingOperator(OperatorProcess(operator_kubeconfig(controlplane, directory), directory))
+    try:
+        yield made
+        made.stop()
+    finally:
+        made.kill()
+
+
+@pytest.fixture(scope="module")
+def operator(standing_operator: StandingOperator) -> Iterator[OperatorProcess]:
+    """Run the operator on the shared cluster, with only the rights that its manifests grant.
+
+    It is suspended during other modules, because their tests act in its place.
+    """
+    with standing_operator.at_work() as process:
         yield process
-        assert process.stop() == 0
-    assert "Traceback" not in process.log
 
 
 @pytest.fixture
@@ -94,14 +105,24 @@ def private_kubeconfig(private_cluster: LocalCluster, tmp_path_factory: pytest.T
     return operator_kubeconfig(private_cluster, tmp_path_factory.mktemp("identity"))
 
 
-@pytest.fixture(scope="module")
-def private_operator(
+@pytest.fixture(scope="session")
+def standing_private_operator(
     private_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OperatorProcess]:
-    """Run the operator on the private cluster, where only tests end pods and write the status of budgets."""
-    with OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")) as running:
-        yield running
-    assert "Traceback" not in running.log
+) -> Iterator[StandingOperator]:
+    """Install the operator on the private cluster."""
+    made = StandingOperator(OperatorProcess(private_kubeconfig, tmp_path_factory.mktemp("operator")))
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def private_operator(standing_private_operator: StandingOperator) -> Iterator[OperatorProcess]:
+    """Run the operator on the private cluster, where only tests end pods and write the status of budgets.
+
+    A test may kill it and start it again. It is suspended during tests that do not ask for it.
+    """
+    with standing_private_operator.at_work() as process:
+        yield process
 
 
 @pytest.fixture

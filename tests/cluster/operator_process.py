@@ -47,6 +47,7 @@ class OperatorProcess:
             *options,
         ]
         self._log = directory / "operator.log"
+        self._log_begins = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -81,8 +82,12 @@ class OperatorProcess:
 
     @property
     def log(self) -> str:
-        """The log of all its starts."""
-        return self._log.read_text()
+        """The log of all its starts, or its part since `begin_log` was called."""
+        return self._log.read_text()[self._log_begins :]
+
+    def begin_log(self) -> None:
+        """Let `log` begin with the next line that is written, if any process has been started."""
+        self._log_begins = len(self._log.read_text()) if self._log.exists() else 0
 
     def start(self) -> None:
         """Start the process without waiting."""
