@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -11,14 +11,13 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from cluster.forked import ForkedProcess, fork_server
 from devcluster import wait_for
 from devcluster.loopback import HOST, Health, free_ports
 
 COMMAND = Path(sys.executable).with_name("tidelock")
 """The command of an installation."""
 
-# Without -P modules of this folder, such as requests, would hide others of their names.
-_QUICK = (sys.executable, "-P", str(Path(__file__).with_name("quick_operator.py")))
 
 _START_TIMEOUT = 100.0  # seconds, of which an idle machine needs two
 _STOP_TIMEOUT = 60.0
@@ -36,9 +35,8 @@ class OperatorProcess:
 
     def __init__(self, kubeconfig: Path, directory: Path, *options: str, command: Path | None = None) -> None:
         (self.port,) = free_ports(1)
-        program: Sequence[str] = _QUICK if command is None else (str(command),)
-        self._command = [
-            *program,
+        self._command = command
+        self._arguments = [
             "run",
             f"--kubeconfig={kubeconfig}",
             f"--listen={HOST}",
@@ -48,7 +46,7 @@ class OperatorProcess:
         ]
         self._log = directory / "operator.log"
         self._log_begins = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -91,9 +89,13 @@ class OperatorProcess:
 
     def start(self) -> None:
         """Start the process without waiting."""
+        if self._command is None:
+            self._process = fork_server().start(self._arguments, self._log)
+            return
+        words = [str(self._command), *self._arguments]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
 
     def ready(self) -> None:
@@ -144,7 +146,7 @@ class OperatorProcess:
             for sample in family.samples
         }
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> subprocess.Popen[bytes] | ForkedProcess:
         if self._process is None:
             raise RuntimeError("the operator has not been started")
         return self._process

@@ -1,6 +1,14 @@
-"""The command `tidelock` at a quicker pace, for tests that wait for its effects."""
+"""A server that starts operators at a quicker pace, each as a process of its own.
 
+A start of the command takes two seconds of a processor for its imports. The server has done them, and forks.
+"""
+
+import gc
+import json
+import os
 import sys
+from importlib import import_module
+from typing import Any
 
 from tidelock.kube.watch import WatchSettings
 from tidelock.main import main
@@ -18,7 +26,49 @@ QUICK = Pace(
     certificate_check=1.0,
     certificate_retry=0.2,
 )
-"""A pace at which nothing is written or asked for more than twice a second."""
+"""A pace for tests that wait for the effects of an operator."""
+
+_IMPORTED = (
+    *("kopf", "tidelock.process", "tidelock.serving", "tidelock.handlers.login"),
+    *("tidelock.handlers.water_levels", "tidelock.load.sources", "tidelock.binders.server"),
+)
+
+
+def _serve() -> list[str]:
+    """Answer requests until the input ends. Returns in a new process, with the arguments of its command.
+
+    A request is a line of JSON: the arguments and the log of an operator that is started, or the id of one
+    whose exit status is asked for.
+    """
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if isinstance(asked, int):
+            _answer(_exit_status(asked))
+        elif pid := os.fork():
+            _answer(pid)
+        else:
+            log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            for source, target in ((os.open(os.devnull, os.O_RDONLY), 0), (log, 1), (log, 2)):
+                os.dup2(source, target)
+            arguments: list[str] = asked["arguments"]
+            return arguments
+    sys.exit()
+
+
+def _answer(value: Any) -> None:
+    sys.stdout.write(f"{json.dumps(value)}\n")
+    sys.stdout.flush()
+
+
+def _exit_status(pid: int) -> int | None:
+    """Return the exit status of an operator, less than 0 after a signal, or None while it runs."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
 
 if __name__ == "__main__":
-    sys.exit(main(pace=QUICK))
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as the command does
+    for name in _IMPORTED:
+        import_module(name)
+    gc.freeze()
+    sys.exit(main(_serve(), QUICK))
