@@ -29,6 +29,12 @@ class RefusedError(Exception):
         super().__init__(text)
         self.status = status
 
+    @property
+    def message(self) -> str:
+        """The message of the answer, for which kubectl prints "Error from server"."""
+        message: str = json.loads(str(self))["message"]
+        return message
+
 
 class Api:
     """A client with one identity at one API server.

@@ -10,7 +10,7 @@ from cluster.binder_server import reviewing_operator
 from cluster.crds import install_crds
 from cluster.operator_process import Launch, OperatorProcess
 from cluster.standing_operator import StandingOperator
-from cluster.world import World
+from cluster.world import NAMESPACES, World
 from devcluster import Cluster, LocalCluster, attached, start_cluster
 from devcluster.identity import operator_kubeconfig
 from devcluster.prometheus import PrometheusServer
@@ -29,10 +29,10 @@ def controlplane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def namespace(controlplane: Cluster) -> Iterator[str]:
     """Yield the name of a namespace that only this test uses."""
-    name = f"test-{secrets.token_hex(4)}"
-    controlplane.kubectl("create", "namespace", name)
+    name, api = f"test-{secrets.token_hex(4)}", Api(controlplane.kubeconfig)
+    api.create(NAMESPACES.collection(), {"metadata": {"name": name}})
     yield name
-    controlplane.kubectl("delete", "namespace", name, "--wait=false")
+    api.delete(NAMESPACES.item(name))
 
 
 @pytest.fixture(scope="session")

@@ -1,3 +1,5 @@
+"""The CRDs, which the API server must serve with their names, columns, defaults and selectable fields."""
+
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -5,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.api import Api
 from cluster.crds import SAMPLES, install_crds
 from cluster.plain_reservations import reservation
 from cluster.stored import Stored
@@ -50,7 +53,7 @@ def api(controlplane: Cluster) -> Cluster:
 
 @pytest.fixture
 def stored(api: Cluster, namespace: str) -> Stored:
-    return Stored(api, namespace, reservation())
+    return Stored(Api(api.kubeconfig), namespace, reservation())
 
 
 @pytest.mark.parametrize(

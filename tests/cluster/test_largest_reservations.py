@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from cluster.api import Manifest
+from cluster.api import Api, Manifest, RefusedError
 from cluster.crds import install_crds
 from cluster.plain_reservations import reservation, templated
 from cluster.stored import Stored
-from devcluster import Cluster, DevClusterError
+from devcluster import Cluster
 
 LONG_DOMAIN = ".".join(4 * [60 * "d"])
 VALUE = 63 * "v"
 
 
 @pytest.fixture(scope="module")
-def api(controlplane: Cluster) -> Cluster:
+def api(controlplane: Cluster) -> Api:
     install_crds(controlplane)
-    return controlplane
+    return Api(controlplane.kubeconfig)
 
 
 def key(number: int) -> str:
@@ -54,12 +54,10 @@ def many_nodes() -> Manifest:
 
 
 @pytest.mark.parametrize("make", [many_owners, many_containers, many_nodes])
-def test_the_largest_reservations_pass_validation_in_all_phases(
-    api: Cluster, namespace: str, make: Any
-) -> None:
+def test_the_largest_reservations_pass_validation_in_all_phases(api: Api, namespace: str, make: Any) -> None:
     stored = Stored(api, namespace, make())
     stored.change_status(phase="Active")
     stored.change_spec(priority=1)
     stored.change_status(phase="Expired")
-    with pytest.raises(DevClusterError, match="is final"):
+    with pytest.raises(RefusedError, match="is final"):
         stored.change_spec(priority=2)

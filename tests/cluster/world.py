@@ -29,7 +29,7 @@ SCHEDULER = "tidelock-scheduler"
 _CLASSES = ApiResource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 _LABEL = "test.tidelock.dev/world"
 _DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
-_NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
+NAMESPACES = ApiResource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
 class World:
@@ -44,7 +44,7 @@ class World:
         self.admin = self.api = api
         self.namespace = namespace or f"test-{secrets.token_hex(4)}"
         self.selector = {_LABEL: self.namespace}
-        api.create(_NAMESPACES.collection(), {"metadata": {"name": self.namespace}})
+        api.create(NAMESPACES.collection(), {"metadata": {"name": self.namespace}})
 
     def close(self) -> None:
         """Delete all objects of the test. A test's WaterLevel has the name of its namespace.
@@ -52,7 +52,7 @@ class World:
         The namespace goes first: a ReplicaSet would create the deleted pods again, and another test's nodes
         would get them.
         """
-        self.admin.delete(_NAMESPACES.item(self.namespace))
+        self.admin.delete(NAMESPACES.item(self.namespace))
         self.admin.delete_all(f"{WATERLEVELS.collection()}?fieldSelector=metadata.name={self.namespace}")
         for resource in (RESERVATIONSCHEDULES, RESERVATIONGROUPS, RESERVATIONS, PODS):
             self.admin.delete_all(resource.collection(self.namespace))
