@@ -18,8 +18,8 @@ from tidelock.load.metrics import LoadMetrics
 from tidelock.model.api.crds import CUSTOM_RESOURCES, GROUP, VERSION, CustomResource
 from tidelock.model.api.wire import VALIDATIONS, DnsLabel, LabelKey, LabelValue, Subdomain
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.informers.unreadable import UnreadableObjectCounts
+from tidelock.scheduler.scheduler_core import assemble_core
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 from tidelock.telemetry import Telemetry

@@ -26,11 +26,11 @@ from tidelock.model.usage_annotations import (
     encode_node_level,
 )
 from tidelock.plugins.registry import BUILTINS, DEFAULT_PLUGINS
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.informers.event_handlers import EventHandlers
+from tidelock.scheduler.scheduler_core import assemble_core
 
 SCHEDULER = "bench"
 NAMESPACE = "bench"

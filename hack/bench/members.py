@@ -14,9 +14,9 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to, decode_pod
 from tidelock.model.reservation import Reservation, decode_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.driver import due_steps
+from tidelock.scheduler.scheduler_core import assemble_core
 from tidelock.simulation.cluster import GPU, NAMESPACE, SCHEDULER, VirtualClock, node_of
 from tidelock.simulation.world import Machine
 

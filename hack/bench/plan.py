@@ -26,7 +26,7 @@ from tidelock.model.nodes import decode_node
 from tidelock.model.pods import decode_pod
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.assembly import assemble_core
+from tidelock.scheduler.scheduler_core import assemble_core
 
 _NOW = 1_800_000_000.0
 _NAMESPACE = "bench"

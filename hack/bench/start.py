@@ -46,12 +46,12 @@ from tidelock.kube.watch import Reflector
 from tidelock.ledger.output.status import render_reservation
 from tidelock.plugins.registry import BUILTINS
 from tidelock.running import collect_seldom, keeping_nearly_all
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.core.driver import due_steps
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import reflectors
+from tidelock.scheduler.scheduler_core import assemble_core
 
 _CREATED = "2027-01-01T00:00:00Z"
 _TOP = 45  # functions of a profile

@@ -20,7 +20,7 @@ from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.model.usage_annotations import NODE_LEVEL, Measured, NodeLevel, Stat, encode_node_level
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.assembly import assemble_core
+from tidelock.scheduler.scheduler_core import assemble_core
 from tidelock.settings import DEFAULT_SCHEDULER_NAME
 from webview.stage import Stage
 

@@ -37,12 +37,13 @@ from tidelock.pace import PACE, Pace
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.tasks import Activity, FaultSubject, Tasks
-from tidelock.scheduler.assembly import Scheduler, assemble_core, assemble_scheduler, live_options
+from tidelock.scheduler.assembly import Scheduler, assemble_scheduler, live_options
 from tidelock.scheduler.controllers.controllers import Controllers
 from tidelock.scheduler.controllers.water_levels import WaterLevelController
 from tidelock.scheduler.informers.informers import reflectors
 from tidelock.scheduler.informers.unreadable import UnreadableObjectCounts, UnreadableObjectReporter
 from tidelock.scheduler.parts import PartContext, ProcessPart
+from tidelock.scheduler.scheduler_core import assemble_core
 from tidelock.scheduler.views.gauges import Gauges
 from tidelock.scheduler.views.recent_decisions import MOST, RecentDecisions
 from tidelock.settings import Settings

@@ -23,11 +23,11 @@ from tidelock.model.reservation import decode_reservation
 from tidelock.model.reservation_group import decode_group
 from tidelock.model.reservation_schedule import decode_schedule
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import Decider, DeciderOptions
 from tidelock.scheduler.defrag.controller import MigrationTask
 from tidelock.scheduler.informers.informers import decoder_of
+from tidelock.scheduler.scheduler_core import assemble_core
 from unit.scheduler.machinery import FakeClock
 
 _MOST_DECISIONS = 50

@@ -27,12 +27,12 @@ from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.model.reservation import Reservation
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import DeciderOptions
 from tidelock.scheduler.core.outcomes import Outcome
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.defrag.controller import MigrationTask
+from tidelock.scheduler.scheduler_core import assemble_core
 from unit.scheduler.machinery import FakeClock
 
 MOVE_AFTER = 30.0

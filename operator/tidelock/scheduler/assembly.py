@@ -1,17 +1,9 @@
-"""How the scheduler is put together: the one place that makes a decider, its handlers and its writers.
-
-`assemble_core` makes the decisions of a process, of offline work, simulations, tests and benchmarks.
-`assemble_scheduler` adds the parts that carry them out.
-"""
+"""How decisions are carried out: the one place that makes the parts around a core."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from tidelock.clock import Clock
-from tidelock.framework.config import Configuration
-from tidelock.kube.watch import EventHandler
 from tidelock.model.meta import Key
 from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.context import WriterContext
@@ -24,30 +16,8 @@ from tidelock.scheduler.actions.loop import DecisionLoop
 from tidelock.scheduler.actions.pod_group_writer import PodGroupWriter
 from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import FairApi
-from tidelock.scheduler.core.decider import Decider, DeciderOptions
-from tidelock.scheduler.informers.event_handlers import EventHandlers
-from tidelock.scheduler.informers.informers import listers_of
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerCore:
-    """The decider and the event handlers that feed it. It does no I/O."""
-
-    decider: Decider
-    event_handlers: EventHandlers
-
-    def all_listed(self, *, but: Collection[str] = ()) -> None:
-        """Note that every resource is known, but those with these names. The rest of them is empty."""
-        handlers = self.event_handlers
-        sinks: dict[str, EventHandler[Any]] = {
-            **handlers.others,
-            "nodes": handlers.nodes,
-            "pods": handlers.pods,
-            "reservations": handlers.reservations,
-        }
-        for name, sink in sinks.items():
-            if name not in but:
-                sink.synced()
+from tidelock.scheduler.core.decider import DeciderOptions
+from tidelock.scheduler.scheduler_core import SchedulerCore
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,31 +42,6 @@ class Scheduler:
     status_writer: StatusWriter
     pod_groups: PodGroupWriter
     loop: DecisionLoop
-
-
-def assemble_core(
-    configuration: Configuration,
-    clock: Clock,
-    wake: Callable[[], None] = lambda: None,
-    options: DeciderOptions | None = None,
-) -> SchedulerCore:
-    """Make a decider and its event handlers.
-
-    Args:
-        configuration: profiles, their plugins and extenders.
-        clock: the time of events.
-        wake: called after each event. By default decisions are asked for, and nobody sleeps.
-        options: waits, and the parts of a process that the decider uses. By default it is alone.
-
-    Raises:
-        ConfigurationError: a profile can't be made as it is configured.
-
-    """
-    decider = Decider(configuration, options or DeciderOptions())
-    handlers = EventHandlers(
-        decider.cache, decider.ledger, decider.queue, decider.waiting_pods, clock, wake, listers_of(decider)
-    )
-    return SchedulerCore(decider, handlers)
 
 
 def live_options(

@@ -18,7 +18,7 @@ from tidelock.kube.watch import EventHandler, HasMeta, Reflector
 from tidelock.model.meta import ObjectMeta
 from tidelock.pace import Pace
 from tidelock.scheduler.actions.context import WriterContext
-from tidelock.scheduler.assembly import SchedulerCore
+from tidelock.scheduler.scheduler_core import SchedulerCore
 from tidelock.settings import Settings
 
 _T = TypeVar("_T", bound=HasMeta)

@@ -15,10 +15,10 @@ from tidelock.framework.profile import Profile
 from tidelock.model.failures import log_failure
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.decider import DeciderOptions
 from tidelock.scheduler.core.pipeline import Evaluation, FilterPipeline, PluginAnswers
 from tidelock.scheduler.informers.informers import OTHERS
+from tidelock.scheduler.scheduler_core import assemble_core
 
 # Points by which scores may differ and still count as equal: sums of floating-point numbers are not exact.
 _EQUAL = 1e-6

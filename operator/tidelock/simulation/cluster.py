@@ -29,9 +29,9 @@ from tidelock.model.usage_annotations import (
 )
 from tidelock.model.water_level import WaterLevel, decode_water_level
 from tidelock.model.workloads import Workload as Controller
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.driver import due_steps
+from tidelock.scheduler.scheduler_core import assemble_core
 from tidelock.simulation.measuring import Reading
 from tidelock.simulation.world import Machine, SimulatedWorkload, SimulatedWorld
 

@@ -38,6 +38,13 @@ def test_a_quick_command_needs_no_scheduler(command: str) -> None:
     assert not any(name.startswith("tidelock.scheduler") for name in told)
 
 
+@pytest.mark.parametrize("command", [*COMMANDS, "top_app"])
+def test_no_command_needs_a_package_of_the_operator_alone(command: str) -> None:
+    """`pip install '.[cli]'` and the single file have none of them. `why` once imported prometheus_client."""
+    told = imported_by(f"import tidelock.cli.{command}")
+    assert not told & {"cryptography", "grpclib", "kopf", "prometheus_client", "uvloop"}
+
+
 def test_status_reads_without_aiohttp(tmp_path: Path) -> None:
     answers = {
         f"GET {RESERVATIONS.collection('shop')}": listed(active_json("batch")),

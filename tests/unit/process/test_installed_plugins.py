@@ -25,7 +25,7 @@ from tidelock.framework.config import read_configuration
 from tidelock.framework.installed import load_plugins
 from tidelock.plugins.registry import BUILTINS
 from tidelock.clock import SystemClock
-from tidelock.scheduler.assembly import assemble_core
+from tidelock.scheduler.scheduler_core import assemble_core
 
 text = Path(sys.argv[1]).read_text()
 read = read_configuration(text, BUILTINS, partial(load_plugins, builtin=BUILTINS.registry))

@@ -4,7 +4,7 @@ from replay.manifests import configuration, water_level_manifest
 from tidelock.framework.config import Configuration, read_configuration
 from tidelock.model.api.water_level import WaterLevelSpec
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.assembly import assemble_core
+from tidelock.scheduler.scheduler_core import assemble_core
 from tidelock.simulation.cluster import SCHEDULER
 from tidelock.simulation.policies import POLICIES
 from unit.scheduler.machinery import FakeClock

@@ -29,7 +29,7 @@ from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.tasks import Activity, Tasks
-from tidelock.scheduler.assembly import SchedulerCore, assemble_core, assemble_scheduler, live_options
+from tidelock.scheduler.assembly import assemble_scheduler, live_options
 from tidelock.scheduler.controllers.controllers import Controllers
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.decider import DeciderOptions
@@ -38,6 +38,7 @@ from tidelock.scheduler.core.outcomes import Outcome, Unschedulable
 from tidelock.scheduler.core.pod_queue import FLUSH_AFTER
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from tidelock.scheduler.defrag.controller import MigrationTask
+from tidelock.scheduler.scheduler_core import SchedulerCore, assemble_core
 from tidelock.scheduler.views.recent_decisions import RecentDecisions
 from tidelock.settings import Settings
 from tidelock.telemetry import Telemetry

@@ -11,10 +11,10 @@ import msgspec
 
 from tidelock.framework.config import Configuration
 from tidelock.model.pods import Pod
-from tidelock.scheduler.assembly import assemble_core
 from tidelock.scheduler.core.decider import Decider
 from tidelock.scheduler.informers.event_handlers import EventHandlers
 from tidelock.scheduler.informers.informers import decoder_of
+from tidelock.scheduler.scheduler_core import assemble_core
 
 
 class _EventHandler(Protocol):
