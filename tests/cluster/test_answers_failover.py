@@ -34,7 +34,7 @@ from tidelock.binders.certificate_rotator import ANSWER_KEY
 from tidelock.kube.client import MUTATING_WEBHOOKS, RESERVATIONS
 from tidelock.model.answer import ANSWER, SIGNATURE, Answer, AnswerKeys
 
-SECONDS = 20  # of the Lease, which a leader on a machine that stalls must not lose
+SECONDS = 12  # of the Lease, which a leader on a machine that stalls must not lose
 
 
 class Replicas:

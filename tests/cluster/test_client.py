@@ -245,7 +245,7 @@ async def test_a_lease_is_renewed_while_it_is_held(world: World, cluster: Cluste
     world.node()
     lease = {"durationSeconds": 1, "graceSeconds": 1}
     async with hold(cluster, spec(world, lease=lease), name="web-0") as held:
-        await asyncio.sleep(5)
+        await asyncio.sleep(3)  # it would expire after two
         assert not held.lost.is_set()
         held.keep()
     await until(lambda: phases(world) != ["Active"], "a loss")

@@ -5,20 +5,24 @@ import base64
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cluster.api import Manifest
+from cluster.live import condition
 from cluster.managed import reservations, spec
 from cluster.world import World
 from devcluster import Cluster as ControlPlane
+from devcluster import wait_for
 from devcluster.identity import token_kubeconfig
 from documents import ROOT, blocks
 from tidelock.client import Cluster, quote, race
 
 PAGE = ROOT / "docs" / "integrate-your-manager.md"
 CURL_TIMED_OUT = 28
+LONG = "--max-time 10"  # of the watch on the page
 
 
 @pytest.fixture
@@ -73,14 +77,20 @@ def test_the_page_has_the_same_steps_over_http(world: World, manager: Path, tmp_
             rest = rest[end:].strip()
         return answers
 
+    def watched(until: Callable[[Manifest], object]) -> Manifest:
+        """Watch until the last seen status is as expected, for a second at a time."""
+        assert LONG in watch
+        status = wait_for(
+            lambda: run(watch.replace(LONG, "--max-time 1"))[-1]["object"]["status"],
+            until=until,
+            what="the status of the reservation",
+        )
+        return dict(status)
+
     assert run(create)[0]["metadata"]["name"] == "web-0"
-    seen = run(watch)[-1]["object"]
-    assert seen["status"]["phase"] == "Active"
-    variables["HOLD"] = seen["status"]["commit"]["token"]
+    held = watched(lambda status: status["phase"] == "Active")
+    variables["HOLD"] = held["commit"]["token"]
     assert run(commit)[0]["spec"]["commit"]["token"] == variables["HOLD"]
-    last = run(watch)[-1]["object"]
-    assert [each["status"] for each in last["status"]["conditions"] if each["type"] == "Committed"] == [
-        "True"
-    ]
+    watched(lambda status: condition(status, "Committed").get("status") == "True")
     run(delete)
     assert reservations(world) == []

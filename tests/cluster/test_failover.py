@@ -49,7 +49,7 @@ FENCE = ApiResource(
     namespaced=False,
 )
 REFRESHED = 5  # seconds after which an API server has surely noticed the deletion of a policy binding
-SECONDS = 20  # of the Lease, which a leader on a machine that stalls must not lose
+SECONDS = 12  # of the Lease, which a leader on a machine that stalls must not lose
 
 Replica = Callable[..., OperatorProcess]
 """A function that starts an operator with a name and these options."""

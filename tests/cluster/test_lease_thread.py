@@ -16,7 +16,7 @@ from tidelock.kube.lease import Lease, LeaseLostError, LeaseTimes
 from tidelock.kube.lease_thread import LeaseThread
 
 TIMES = LeaseTimes(duration=4.0, renew_deadline=3.0, retry_period=0.2)
-STALL = 2 * TIMES.duration
+STALL = 1.25 * TIMES.duration
 PATIENCE = 60.0
 
 

@@ -29,7 +29,7 @@ for variable in ("USER", "LOGNAME", "LNAME", "USERNAME", "HOME"):
 from tidelock.main import main
 sys.exit(main())
 """
-_LED = 20  # seconds of one leadership
+_LED = 8  # seconds of one leadership, of which Kopf needs five to count as working
 
 
 @pytest.fixture

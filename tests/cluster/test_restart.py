@@ -31,7 +31,7 @@ def test_changes_while_the_operator_was_down_take_effect_at_its_start(
 ) -> None:
     world, operator = private_world, launch()
     node, doomed = world.node(cpu="8"), world.node("doomed")
-    expiring = world.active_reservation("expiring", node=node, expireAt=in_seconds(10), retention="Retain")
+    expiring = world.active_reservation("expiring", node=node, expireAt=in_seconds(4), retention="Retain")
     arrived = world.active_reservation("arrived", node=node, retention="Retain")
     deleted = world.active_reservation("deleted", node=node)
     shrunk = world.active_reservation("shrunk", "2", node)
@@ -119,7 +119,7 @@ def test_the_operator_survives_an_outage_of_the_api_server(
     world, operator = private_world, launch()
     node = world.node(cpu="4")
     held = world.active_reservation("held", "2", node)
-    end = in_seconds(10)
+    end = in_seconds(4)
     expiring = world.active_reservation("expiring", "2", node, expireAt=end, retention="Retain")
     before = held.status()
     private_cluster.apiserver.stop()

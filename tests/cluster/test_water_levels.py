@@ -7,7 +7,7 @@ import pytest
 
 from cluster.api import Api, Manifest
 from cluster.live import Live, Node, condition
-from cluster.operator_process import Launch, OperatorProcess
+from cluster.operator_process import OperatorProcess
 from cluster.water_level import water_level
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
@@ -38,8 +38,8 @@ def world(private_world: World, private_cluster: LocalCluster) -> World:
 
 
 @pytest.fixture
-def operator(launch: Launch, world: World) -> OperatorProcess:
-    return launch()
+def operator(private_operator: OperatorProcess, world: World) -> OperatorProcess:
+    return private_operator
 
 
 def has(kind: str, status: str) -> Callable[[Manifest], bool]:
@@ -176,7 +176,7 @@ def test_a_server_that_dies_makes_levels_stale_and_never_zero(
     world: World, exporter: Exporter, prometheus: PrometheusServer, operator: OperatorProcess
 ) -> None:
     nodes = three_nodes(world, exporter)
-    level = water_level(world, prometheus.url)
+    level = water_level(world, prometheus.url, stalenessSeconds=10)
     for node, part in zip(nodes, (20, 40, 60), strict=True):
         node.until(measured(part, 50), f"be measured at {part} %")
     level.until(has("Ready", "True"), "be ready")
