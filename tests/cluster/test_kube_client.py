@@ -72,7 +72,7 @@ async def test_a_delete_fails_if_the_uid_or_the_version_differs(client: KubeClie
 
 
 def policy(name: str, namespace: str) -> list[dict[str, Any]]:
-    """Return a policy for the namespace whose parameters have a kind that does not exist, and its binding."""
+    """Return a policy for the namespace, with parameters of a kind that does not exist, and its binding."""
     metadata = {"name": name}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}
     selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
