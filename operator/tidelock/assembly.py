@@ -34,6 +34,7 @@ from tidelock.load.metrics import LoadMetrics
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.usage_annotations import MeasuredUses
 from tidelock.pace import PACE, Pace
+from tidelock.running import watch_lag
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.actions.tasks import Activity, FaultSubject, Tasks
@@ -243,6 +244,8 @@ def _make_watchers(context: PartContext) -> Iterator[ProcessPart]:
     lease = Key(namespace if settings.leader_elect else "", settings.lease_name)
     web = Endpoint(client, Key(namespace, WEB_SERVICE), settings.web_address, settings.port, "web")
     skew, others = telemetry.clock_skew.set, telemetry.other_leaders.set
+    lag, monotonic = telemetry.event_loop_lag.observe, context.clock.monotonic
+    yield ProcessPart("lag", lambda _started: watch_lag(monotonic, lag))
     yield ProcessPart("clock", lambda _started: watch_skew(client, context.clock.now, skew))
     period = context.pace.other_leaders
     yield ProcessPart(

@@ -3,9 +3,16 @@
 import asyncio
 import faulthandler
 import gc
-from collections.abc import AsyncIterator, Coroutine, Iterator
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NoReturn
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two measurements of the lag of the event loop, and the lag that is logged.
+_LAG_PERIOD = 1.0
+_STANDSTILL = 1.0
 
 
 def end_within(seconds: float) -> None:
@@ -41,6 +48,20 @@ def keeping_nearly_all() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.set_threshold(*before)
+
+
+async def watch_lag(monotonic: Callable[[], float], observe: Callable[[float], None]) -> NoReturn:
+    """Measure for ever by how much a timer of the event loop is late, in seconds.
+
+    A log with a long standstill explains answers that came late, and checks by time that failed.
+    """
+    while True:
+        start = monotonic()
+        await asyncio.sleep(_LAG_PERIOD)
+        lag = max(monotonic() - start - _LAG_PERIOD, 0.0)
+        observe(lag)
+        if lag > _STANDSTILL:
+            logger.info("the event loop stood still", extra={"seconds": round(lag, 1)})
 
 
 async def until(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:

@@ -317,6 +317,12 @@ class Telemetry(MetricsRecorder):
             "Other operators that lead, by a Lease of the same name in another namespace. NaN if not known.",
             registry=self.registry,
         )
+        self.event_loop_lag = Histogram(
+            "tidelock_event_loop_lag_seconds",
+            "Time by which a timer of the event loop was late, measured once a second.",
+            buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+            registry=self.registry,
+        )
         build = Gauge(
             "tidelock_build_info",
             "Always 1, with the version as a label.",

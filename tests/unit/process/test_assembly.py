@@ -15,7 +15,19 @@ from tidelock.plugins.registry import BUILTINS
 from tidelock.settings import Settings
 from unit.process.empty_server import empty_server
 
-ALWAYS = {"gates", "quotas", "quotes", "groups", "schedules", "load", "protection", "clock", "leaders", "web"}
+ALWAYS = {
+    "gates",
+    "quotas",
+    "quotes",
+    "groups",
+    "schedules",
+    "load",
+    "protection",
+    "lag",
+    "clock",
+    "leaders",
+    "web",
+}
 
 
 @pytest.mark.parametrize(

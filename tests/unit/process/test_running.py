@@ -4,7 +4,8 @@ from typing import NoReturn
 
 import pytest
 
-from tidelock.running import background, collect_seldom, keeping_nearly_all, until
+from tidelock import running
+from tidelock.running import background, collect_seldom, keeping_nearly_all, until, watch_lag
 
 
 async def for_ever(ended: list[str] | None = None) -> NoReturn:
@@ -88,3 +89,18 @@ async def test_the_first_crash_of_endless_work_is_raised() -> None:
             await crashed
         assert ended == []
     assert ended == ["ended"]
+
+
+async def test_the_lag_of_the_event_loop_is_measured_and_a_standstill_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(running, "_LAG_PERIOD", 0.0)
+    caplog.set_level("INFO")
+    readings, lags = iter([0.0, 0.25, 1.0, 3.5]), list[float]()
+    with pytest.raises(RuntimeError):  # the clock has no further readings
+        await watch_lag(lambda: next(readings), lags.append)
+
+    assert lags == [0.25, 2.5]
+    assert [(each.message, each.__dict__["seconds"]) for each in caplog.records] == [
+        ("the event loop stood still", 2.5)
+    ]
