@@ -6,6 +6,7 @@ A start of the command takes two seconds of a processor for its imports. The ser
 import gc
 import json
 import os
+import signal
 import sys
 from importlib import import_module
 from typing import Any
@@ -38,13 +39,18 @@ def _serve() -> list[str]:
     """Answer requests until the input ends. Returns in a new process, with the arguments of its command.
 
     A request is a line of JSON: the arguments and the log of an operator that is started, or the id of one
-    whose exit status is asked for.
+    whose exit status is asked for. A test process that is killed ends the input. Then no operator is left.
     """
+    running: set[int] = set()
     for line in sys.stdin:
         asked = json.loads(line)
         if isinstance(asked, int):
-            _answer(_exit_status(asked))
+            status = _exit_status(asked)
+            if status is not None:
+                running.discard(asked)
+            _answer(status)
         elif pid := os.fork():
+            running.add(pid)
             _answer(pid)
         else:
             log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -52,6 +58,8 @@ def _serve() -> list[str]:
                 os.dup2(source, target)
             arguments: list[str] = asked["arguments"]
             return arguments
+    for pid in running:
+        os.kill(pid, signal.SIGKILL)  # it is there, as its status was not read
     sys.exit()
 
 
