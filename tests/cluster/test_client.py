@@ -13,7 +13,7 @@ import pytest
 from cluster.api import Api
 from cluster.live import Pod
 from cluster.managed import pods, reservations, spec
-from cluster.operator_process import Launch
+from cluster.operator_process import OperatorProcess
 from cluster.world import World
 from devcluster import Cluster as ControlPlane
 from devcluster import LocalCluster, wait_for
@@ -52,9 +52,10 @@ async def cluster(world: World, controlplane: ControlPlane) -> AsyncIterator[Clu
 
 
 @pytest.fixture
-def west_world(private_cluster: LocalCluster, world: World, launch: Launch) -> Iterator[World]:
+def west_world(
+    private_cluster: LocalCluster, world: World, private_operator: OperatorProcess
+) -> Iterator[World]:
     """Yield the world of another cluster, with the same namespace."""
-    launch()
     with closing(World(Api(private_cluster.kubeconfig), world.namespace)) as made:
         yield made
 

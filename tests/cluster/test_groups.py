@@ -313,7 +313,7 @@ def test_a_crash_before_all_members_are_stored_leaves_no_part_of_a_group_active(
 ) -> None:
     world, operator = private_world, launch()
     world.node(cpu="6")
-    for burst in range(4):
+    for burst in range(3):
         group = world.group(f"g{burst}", members=3)
         wait_for(
             lambda: world.api.get(RESERVATIONS.collection(world.namespace))["items"],

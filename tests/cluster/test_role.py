@@ -17,7 +17,7 @@ from cluster.live import Pod, condition
 from cluster.operator_process import OperatorProcess
 from cluster.relay import Record, Right, relay, through
 from cluster.versions import EXTENDED_RESOURCES, runs
-from cluster.water_level import water_level
+from cluster.water_level import NODE_COUNTER, POD_COUNTER, until_rated, water_level
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
 from devcluster import Cluster, LocalCluster, wait_for
@@ -246,6 +246,7 @@ def measure(world: World, exporter: Exporter, prometheus: PrometheusServer) -> N
     workloads = make_workloads(world, node)
     for live in workloads.values():
         exporter.pods[world.namespace, live.name] = (0.5, 2.0**20)
+    until_rated(prometheus.url, NODE_COUNTER, POD_COUNTER)
     water_level(world, prometheus.url)
     for live, annotation in ((node, NODE_LEVEL), *((each, POD_USAGE) for each in workloads.values())):
         live.until(partial(_annotated, annotation), "be annotated")

@@ -64,6 +64,7 @@ def test_windows_are_planned_ahead_by_the_clocks_of_the_zone(world: World) -> No
     until_status(schedule, planned=2)
 
 
+@pytest.mark.nightly
 def test_a_window_begins_and_the_next_one_is_planned(world: World) -> None:
     world.node(cpu="8")
     schedule = world.schedule(schedule="* * * * *", durationSeconds=1200)

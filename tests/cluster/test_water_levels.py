@@ -8,7 +8,7 @@ import pytest
 from cluster.api import Api, Manifest
 from cluster.live import Live, Node, condition
 from cluster.operator_process import OperatorProcess
-from cluster.water_level import water_level
+from cluster.water_level import NODE_COUNTER, POD_COUNTER, until_rated, water_level
 from cluster.workloads import install_clone_sets, make_workloads
 from cluster.world import World
 from devcluster import LocalCluster, wait_for
@@ -83,6 +83,7 @@ def test_levels_are_annotated_and_summed_up_in_the_status(
     world: World, exporter: Exporter, prometheus: PrometheusServer, operator: OperatorProcess
 ) -> None:
     nodes = three_nodes(world, exporter)
+    until_rated(prometheus.url, NODE_COUNTER)
     level = water_level(
         world, prometheus.url, craneAnnotations=True, target={"mode": "Dynamic", "minWeight": 1}
     )
@@ -125,6 +126,7 @@ def test_kubectl_get_shows_a_water_level_as_a_table(
     three_nodes(world, exporter)
     target = {"mode": "Static", "percent": 45}
     always = {"name": "always", "start": "@yearly", "end": "@yearly", "target": target, "weightPercent": 50}
+    until_rated(prometheus.url, NODE_COUNTER)
     level = water_level(world, prometheus.url, tides=[always], overloadLimits={"cpuPercent": 80})
     level.until(  # a rate needs two samples, so the memory is known earlier
         lambda seen: seen.get("status", {}).get("cpu", {}).get("mean") in {39, 40, 41},
@@ -148,6 +150,7 @@ def test_the_use_of_one_pod_is_annotated_on_workloads_as_long_as_a_water_level_e
     workloads = make_workloads(world, node)
     for part, live in enumerate(workloads.values(), start=1):
         exporter.pods[world.namespace, live.name] = (part / 10, part * 2.0**20)
+    until_rated(prometheus.url, NODE_COUNTER, POD_COUNTER)
     water_level(world, prometheus.url)
 
     assert workloads
@@ -176,6 +179,7 @@ def test_a_server_that_dies_makes_levels_stale_and_never_zero(
     world: World, exporter: Exporter, prometheus: PrometheusServer, operator: OperatorProcess
 ) -> None:
     nodes = three_nodes(world, exporter)
+    until_rated(prometheus.url, NODE_COUNTER)
     level = water_level(world, prometheus.url, stalenessSeconds=10)
     for node, part in zip(nodes, (20, 40, 60), strict=True):
         node.until(measured(part, 50), f"be measured at {part} %")
@@ -205,6 +209,7 @@ def test_invalid_and_missing_samples_of_nodes_are_left_out_of_the_statistics(
     bad, missing, good = three_nodes(world, exporter)
     exporter.nodes[bad.name] = (0.2, math.nan)
     del exporter.nodes[missing.name]
+    until_rated(prometheus.url, NODE_COUNTER)
     level = water_level(world, prometheus.url)
 
     good.until(measured(60, 50), "be measured")
@@ -225,6 +230,7 @@ def test_an_edited_spec_counts_at_once(
     world: World, exporter: Exporter, prometheus: PrometheusServer, operator: OperatorProcess
 ) -> None:
     nodes = three_nodes(world, exporter)
+    until_rated(prometheus.url, NODE_COUNTER)
     level = water_level(world, prometheus.url)
     level.until(has("Ready", "True"), "be ready")
     for node in nodes:
