@@ -135,6 +135,7 @@ def assemble(
         move_after=settings.move_after_seconds,
         earmark_after=settings.earmark_after_seconds,
         refusal_renewal=pace.refusal_renewal,
+        plan_seconds=pace.migration_plan,
     )
     context = PartContext(
         settings=settings,

@@ -19,6 +19,7 @@ QUICK = Pace(
     watches=WatchSettings(longest_retry=1.0, refused_retry=0.5),
     serving=0.0,
     refusal_renewal=0.5,
+    migration_plan=1.0,
     gate_renewal=0.5,
     kopf_retry=0.2,
     kopf_working=2.0,  # Kopf repeats a refused request after a second

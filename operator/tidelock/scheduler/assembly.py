@@ -45,13 +45,19 @@ class Scheduler:
 
 
 def live_options(
-    context: WriterContext, *, move_after: float, earmark_after: float, refusal_renewal: float
+    context: WriterContext,
+    *,
+    move_after: float,
+    earmark_after: float,
+    refusal_renewal: float,
+    plan_seconds: float,
 ) -> DeciderOptions:
     """Return the options of a decider whose decisions are carried out. The times are in seconds."""
     return DeciderOptions(
         move_after=move_after,
         earmark_after=earmark_after,
         refusal_renewal=refusal_renewal,
+        plan_seconds=plan_seconds,
         on_enqueue=context.telemetry.queued,
         api=FairApi(context.client, context.tasks),
         recorder=context.telemetry,

@@ -351,6 +351,7 @@ class Shell(Core):
             move_after=settings.move_after_seconds,
             earmark_after=settings.earmark_after_seconds,
             refusal_renewal=PACE.refusal_renewal,
+            plan_seconds=PACE.migration_plan,
         )
         core = assemble_core(configuration, self.clock, self.wakeup.set, options)
         self._begin(core, *nodes, listed=listed)

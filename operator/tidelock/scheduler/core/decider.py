@@ -46,7 +46,7 @@ from tidelock.scheduler.core.queued_pods import QueuedPods
 from tidelock.scheduler.core.reservation_cycle import ReservationCycle
 from tidelock.scheduler.core.reservation_scheduler import ReservationScheduler
 from tidelock.scheduler.core.taken_devices import TakenDevices
-from tidelock.scheduler.defrag.controller import DefragmentationController, MigrationTask
+from tidelock.scheduler.defrag.controller import PLAN_SECONDS, DefragmentationController, MigrationTask
 from tidelock.scheduler.defrag.planner import DefragmentationPlanner
 
 
@@ -78,6 +78,7 @@ class DeciderOptions:
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
         earmark_after: seconds after which capacity is kept for a reservation that waits.
         refusal_renewal: seconds between two texts in the status of a reservation that waits.
+        plan_seconds: seconds between two searches for pods whose migration would make room for a reservation.
         on_enqueue: called for each pod that enters the queue.
         api: used by plugins for writes.
         recorder: takes the durations of extension points.
@@ -90,6 +91,7 @@ class DeciderOptions:
     move_after: float = 300.0
     earmark_after: float = 60.0
     refusal_renewal: float = REFUSAL_RENEWAL
+    plan_seconds: float = PLAN_SECONDS
     on_enqueue: EnqueueHook | None = None
     api: Api | None = None
     recorder: MetricsRecorder | None = None
@@ -155,7 +157,7 @@ class Decider:
         self._parts = FailedParts(self.ledger, on_failure)
         self._capacity_events = CapacityEvents(self.ledger, self.cache, self.queue)
         self.taken_devices = TakenDevices(self.ledger, owners, self.objects)
-        self._make_planners(handle, options.earmark_after, on_plugin_failure)
+        self._make_planners(handle, options, on_plugin_failure)
         self.reservation_scheduler = ReservationScheduler(
             self.ledger,
             self.cache,
@@ -197,7 +199,7 @@ class Decider:
             groups,
         )
 
-    def _make_planners(self, handle: Handle, earmark_after: float, on_plugin_failure: OnFailure) -> None:
+    def _make_planners(self, handle: Handle, options: DeciderOptions, on_plugin_failure: OnFailure) -> None:
         """Make everything that tries placements without making them.
 
         It has pipelines of its own, as its pods would crowd out the cached results of pods that wait.
@@ -207,10 +209,13 @@ class Decider:
         self.estimator = CapacityEstimator(self.cache, asking)
         trials = FilterPipeline(self.cache, self.ledger)
         self.moving = DefragmentationController(
-            self.ledger, self.cache, DefragmentationPlanner(handle, self.profiles, trials)
+            self.ledger,
+            self.cache,
+            DefragmentationPlanner(handle, self.profiles, trials),
+            options.plan_seconds,
         )
         cycle = ReservationCycle(self.cache, self.ledger, trials, self._preemptor)
-        self._backfill = Backfill(self.ledger, self.cache, cycle, self.profile, earmark_after)
+        self._backfill = Backfill(self.ledger, self.cache, cycle, self.profile, options.earmark_after)
 
     def step(self, now: float) -> Step:
         """Do everything that is due, place a few reservations, and decide one pod."""

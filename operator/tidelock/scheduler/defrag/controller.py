@@ -42,10 +42,18 @@ class MigrationTask:
 class DefragmentationController:
     """Keeps the migration plans of all reservations."""
 
-    def __init__(self, ledger: Ledger, cache: Cache, relocation: DefragmentationPlanner) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        cache: Cache,
+        relocation: DefragmentationPlanner,
+        plan_seconds: float = PLAN_SECONDS,
+    ) -> None:
+        """Take the parts that search, and the seconds between two searches for a reservation."""
         self._ledger = ledger
         self._cache = cache
         self._planner = relocation
+        self._plan_seconds = plan_seconds
         self._steady = SteadyClock()
         self._looks: Timers[Key] = Timers()  # by steady time, as is `_free_at`
         self._awaited: set[Key] = set()  # those that have a look to come
@@ -149,11 +157,11 @@ class DefragmentationController:
         elif approved(entry.reservation, plan) and migration_is_stored(entry.reservation, plan):
             self._look(entry, now)
         elif entry.key not in self._awaited:
-            self._await(entry.key, PLAN_SECONDS, now)
+            self._await(entry.key, self._plan_seconds, now)
 
     def _look(self, entry: ReservationInfo, now: float) -> None:
         """Search a plan for a reservation, or check the one that it has."""
-        self._await(entry.key, PLAN_SECONDS, now)
+        self._await(entry.key, self._plan_seconds, now)
         plan = entry.plan
         if plan is not None and plan.under_way:
             self._go_on(entry, plan, now)
@@ -204,7 +212,7 @@ class DefragmentationController:
             self._tasks.append(_task(entry, plan))
         self._ledger.nominations.plan_moves(entry, plan, None, "", now)  # its capacity is kept in any case
         if entry.key not in self._awaited:
-            self._await(entry.key, PLAN_SECONDS, now)
+            self._await(entry.key, self._plan_seconds, now)
 
     def _obstacle(self, entry: ReservationInfo, plan: MigrationPlan, now: float) -> str:
         """Return why a plan under way can't go on, or an empty text."""
