@@ -18,7 +18,7 @@ class Pace:
         serving: from the launch until probes are answered, even if decisions have not begun.
         refusal_renewal: between two texts or positions in the status of a reservation that waits. Each event
             of a busy cluster would otherwise rewrite the status of every waiting one.
-        migration_plan: between two searches for pods whose migration would make room for a reservation.
+        migration_plan: between two searches for a plan that moves pods for a reservation.
         gate_renewal: between two texts to a gated pod.
         kopf_retry: from the first failure of Kopf to its next start. Each further failure doubles it.
         kopf_working: from the start of Kopf until its list and watch have surely succeeded: it repeats a

@@ -39,8 +39,8 @@ _IMPORTED = (
 def _serve() -> list[str]:
     """Answer requests until the input ends. Returns in a new process, with the arguments of its command.
 
-    A request is a line of JSON: the arguments and the log of an operator that is started, or the id of one
-    whose exit status is asked for. A test process that is killed ends the input. Then no operator is left.
+    A request is a line of JSON: the arguments and the log of an operator that is started, or the id of one,
+    for its exit status. A test process that is killed ends the input. Then no operator is left.
     """
     running: set[int] = set()
     for line in sys.stdin:

@@ -78,7 +78,7 @@ class DeciderOptions:
         move_after: seconds after which a reservation for any node leaves a node that takes no pods.
         earmark_after: seconds after which capacity is kept for a reservation that waits.
         refusal_renewal: seconds between two texts in the status of a reservation that waits.
-        plan_seconds: seconds between two searches for pods whose migration would make room for a reservation.
+        plan_seconds: seconds between two searches for a plan that moves pods for a reservation.
         on_enqueue: called for each pod that enters the queue.
         api: used by plugins for writes.
         recorder: takes the durations of extension points.
