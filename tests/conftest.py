@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,10 @@ from evidence import sections
 from installation.rendering import Charted, Kustomized
 from resting import rest, wake
 from sampling import sample
+
+# A shell lets commands in the background ignore Ctrl-C, and so their children. Tests send it to programs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow machine must not fail a test, and a test that passes once must pass again.
 # --hypothesis-profile=explore tries other examples.
