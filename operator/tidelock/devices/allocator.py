@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from tidelock.devices.allocated import DevicesInUse
 from tidelock.devices.consumable_capacity import Consumed, fits
-from tidelock.devices.errors import AllocationError, SearchLimitError
+from tidelock.devices.errors import SEARCH_TIMED_OUT, AllocationError, SearchLimitError
 from tidelock.devices.pools import Candidate, CounterSets, NodeDevices
 from tidelock.devices.requests import Alternative, PreparedClaim, all_devices, size_with
 from tidelock.devices.selection import DeviceSelection
@@ -202,7 +202,7 @@ class _Search:
     def _step(self) -> None:
         self.steps_left -= 1
         if self.steps_left < 0:
-            raise SearchLimitError("timed out trying to allocate devices")
+            raise SearchLimitError(SEARCH_TIMED_OUT)
 
     def _all_devices(self) -> dict[tuple[int, int, int], list[Candidate]]:
         """Return the devices of the alternatives for "All", by their places. Check the number of devices."""

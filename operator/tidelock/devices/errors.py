@@ -1,5 +1,8 @@
 """Errors of the allocation of devices."""
 
+# In kube-scheduler's words.
+SEARCH_TIMED_OUT = "timed out trying to allocate devices"
+
 
 class AllocationError(Exception):
     """A claim, a class or a slice with which devices can't be allocated on any node."""

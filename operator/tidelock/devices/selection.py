@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from tidelock.devices.errors import AllocationError, SearchLimitError, SelectorError
+from tidelock.devices.errors import SEARCH_TIMED_OUT, AllocationError, SearchLimitError, SelectorError
 from tidelock.devices.pools import Candidate
 from tidelock.model.devices import Device, ResourceSlice
 from tidelock.model.printable import shortened
@@ -114,7 +114,7 @@ class DeviceSelection:
             cost = min(len(expression), _LONGEST) * _COST_OF_BYTE
             if cost > self._cost_left:
                 self._cost_left = -1
-                raise SearchLimitError("timed out trying to allocate devices")
+                raise SearchLimitError(SEARCH_TIMED_OUT)
             self._cost_left -= cost
             try:
                 compiled = self._compiler(expression)
@@ -129,7 +129,7 @@ class DeviceSelection:
 
     def _ask(self, selector: CompiledSelector, candidate: Candidate) -> bool | str:
         if self._cost_left < 0:
-            raise SearchLimitError("timed out trying to allocate devices")
+            raise SearchLimitError(SEARCH_TIMED_OUT)
         self._cost_left -= _COST_OF_EVALUATION
         try:
             selected, cost = selector(candidate.id.driver, candidate.device)

@@ -42,5 +42,10 @@ def known_claims(pod: Pod, objects: Objects) -> Iterator[PersistentVolumeClaim]:
             yield claim
 
 
+def claim_not_found(name: object) -> str:
+    """Return the reason for which a pod waits for a claim, in kube-scheduler's words."""
+    return f'persistentvolumeclaim "{name}" not found'
+
+
 def _uses_claim(pod: Pod, _: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
     return new.meta.namespace == pod.meta.namespace and any(use.name == new.meta.name for use in pod.claims)

@@ -146,7 +146,7 @@ class DynamicLoad(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Name the metrics."""
         beyond = self.beyond(state, snapshot, row)
         return tuple(
-            f"node(s) with {metric} above the limit"
+            metric_above_limit(metric)
             for metric, is_beyond in zip(CRANE_METRICS, beyond, strict=True)
             if is_beyond
         )
@@ -188,6 +188,11 @@ def _defaults(by_span: dict[str, float]) -> dict[CraneMetric, float]:
     """Return the same figures for cpu and memory, by the end of their names."""
     spans: dict[CraneMetric, str] = {metric: metric.rpartition("_")[2] for metric in CRANE_METRICS}
     return {metric: by_span[span] for metric, span in spans.items() if span in by_span}
+
+
+def metric_above_limit(metric: CraneMetric) -> str:
+    """Return the reason for which a node is ruled out."""
+    return f"node(s) with {metric} above the limit"
 
 
 def _nothing(_: Pod) -> tuple[float, float]:

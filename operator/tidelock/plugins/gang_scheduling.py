@@ -13,6 +13,8 @@ from tidelock.framework.events import Action, ClusterEvent, Registration, Resour
 from tidelock.model.pod_group import PodGroup
 from tidelock.model.pods import Pod
 
+MEMBERS_AWAITED = "waiting for minCount pods from a gang to appear in scheduling queue"
+
 
 class GangScheduling(PreEnqueue, EnqueueExtensions):
     """Keeps pods of incomplete PodGroups out of the active queue."""
@@ -27,11 +29,11 @@ class GangScheduling(PreEnqueue, EnqueueExtensions):
         groups = self.handle.objects.pod_groups
         group = groups.of_pod(pod)
         if group is None:
-            reason = f'waiting for pods\'s pod group "{key.name}" to appear in scheduling queue'
+            reason = group_awaited(key.name)
         elif group.meta.unreadable:
             reason = f'pod group "{key.name}" can\'t be read: {group.meta.unreadable}'
         elif len(groups.pods(key)) < group.min_count:
-            reason = "waiting for minCount pods from a gang to appear in scheduling queue"
+            reason = MEMBERS_AWAITED
         else:
             return SUCCESS
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))
@@ -45,6 +47,11 @@ class GangScheduling(PreEnqueue, EnqueueExtensions):
             Registration(placed, _same_group),
             Registration(ClusterEvent(Resource.POD_GROUP, Action.ADD | Action.UPDATE), _needs_less),
         )
+
+
+def group_awaited(name: str) -> str:
+    """Return the reason for which a pod waits for its group, in kube-scheduler's words."""
+    return f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
 
 
 def _same_group(pod: Pod, old: Pod | None, new: Pod | None) -> bool:

@@ -46,9 +46,9 @@ from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.selectors import Labels
 
-_AFFINITY = "node(s) didn't match pod affinity rules"
-_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+POD_AFFINITY_MISMATCH = "node(s) didn't match pod affinity rules"
+POD_ANTI_AFFINITY_MISMATCH = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 class _Args(msgspec.Struct, frozen=True, rename="camel"):
@@ -246,7 +246,9 @@ class InterPodAffinity(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return which pods' terms reject the node."""
         masks = _judged(state.expect(_Required), pod, snapshot)
-        return (_AFFINITY if not masks.near[row] else _ANTI_AFFINITY if not masks.far[row] else _EXISTING,)
+        if not masks.near[row]:
+            return (POD_AFFINITY_MISMATCH,)
+        return (EXISTING_ANTI_AFFINITY if masks.far[row] else POD_ANTI_AFFINITY_MISMATCH,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return whether affinity allows the node: no eviction brings the pods that it seeks."""

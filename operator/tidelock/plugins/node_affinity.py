@@ -37,10 +37,10 @@ from tidelock.model.pod_placement import NodeAffinity, PreferredTerm
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import NodeSelector
 
-_REASON = "node(s) didn't match Pod's node affinity/selector"
-_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
-_CONFLICT = "pod affinity terms conflict"
-_ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+NODE_AFFINITY_MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+ENFORCED_AFFINITY_MISMATCH = "node(s) didn't match scheduler-enforced node affinity"
+AFFINITY_CONFLICT = "pod affinity terms conflict"
+NODE_AFFINITY_ELSEWHERE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _REQUIRED, _PREFERRED = (
     f"{each}DuringSchedulingIgnoredDuringExecution" for each in ("required", "preferred")
 )
@@ -81,7 +81,7 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         if names is None:
             return SUCCESS
         if not names:
-            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (_CONFLICT,))
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (AFFINITY_CONFLICT,))
         state.write(_Named(names))
         return SUCCESS
 
@@ -111,16 +111,16 @@ class NodeAffinityPlugin(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
         """Return whether the node does not match the pod's or the added affinity."""
         node, named = snapshot.nodes[row], state.read(_Named)
         if named is not None and node.name not in named.names:
-            return (_ELSEWHERE,)
+            return (NODE_AFFINITY_ELSEWHERE,)
         enforced = self._added.required
         if enforced is not None and not enforced.matches(node.name, node.meta.labels):
-            return (_ENFORCED,)
-        return (_REASON,)
+            return (ENFORCED_AFFINITY_MISMATCH,)
+        return (NODE_AFFINITY_MISMATCH,)
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
         """Count the nodes. Without names and added affinity there is one reason for all."""
         if state.read(_Named) is None and self._added.required is None:
-            return Counter({_REASON: len(rows)})
+            return Counter({NODE_AFFINITY_MISMATCH: len(rows)})
         return super().tally(state, pod, snapshot, rows)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:

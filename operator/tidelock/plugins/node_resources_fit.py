@@ -137,17 +137,19 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Name every resource that is short."""
-        return tuple(_reason(resource) for resource, _, _ in _shortages(state.expect(_Wanted), snapshot, row))
+        return tuple(
+            insufficient(resource) for resource, _, _ in _shortages(state.expect(_Wanted), snapshot, row)
+        )
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
         """Count the nodes on which each resource is short."""
         wanted = state.expect(_Wanted)
-        counts = Counter({_reason(resource): len(rows) for resource in wanted.absent})
+        counts = Counter({insufficient(resource): len(rows) for resource in wanted.absent})
         for column, needed in wanted.amounts:
             if column == NO_ROW:
                 continue
             if short := int((snapshot.free(column)[rows] < needed).sum()):
-                counts[_reason(snapshot.resources[column])] = short
+                counts[insufficient(snapshot.resources[column])] = short
         return counts
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
@@ -288,7 +290,8 @@ def _problems(args: _Args) -> Iterator[str]:
         yield from shape_problems("requestedToCapacityRatio.shape", ratio.shape)
 
 
-def _reason(resource: str) -> str:
+def insufficient(resource: str) -> str:
+    """Return the reason for which a node has too little of a resource."""
     return "Too many pods" if resource == PODS else f"Insufficient {resource}"
 
 

@@ -28,12 +28,12 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import of_used_claims
+from tidelock.framework.pod_claims import claim_not_found, of_used_claims
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
-_DISK_CONFLICT = "node(s) had no available disk"
-_CLAIM_CONFLICT = (
+DISK_CONFLICT = "node(s) had no available disk"
+CLAIM_IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
     "another pod"
 )
@@ -75,7 +75,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
                 continue
             claim = self.handle.objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
             if claim is None:
-                text = f'persistentvolumeclaim "{use.name}" not found'
+                text = claim_not_found(use.name)
                 return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
             if _ONE_POD in claim.spec.access_modes:
                 single.add(claim.key)
@@ -126,7 +126,7 @@ class VolumeRestrictions(PreFilter, Filter, EnqueueExtensions):
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return the reason: the disk or the claim."""
         mounted = snapshot.nodes[row].name in state.expect(_Conflicts).of_disks.values()
-        return (_DISK_CONFLICT if mounted else _CLAIM_CONFLICT,)
+        return (DISK_CONFLICT if mounted else CLAIM_IN_USE,)
 
     def _move(self, placed: Placed, sign: int) -> None:
         if not placed.pod.claims and not placed.pod.template.disks:

@@ -26,12 +26,15 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import known_claims, of_used_claims
+from tidelock.framework.pod_claims import claim_not_found, known_claims, of_used_claims
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
 from tidelock.model.storage import PersistentVolume, StorageClass
 
-_REASON = "node(s) had no available volume zone"
+ZONE_CONFLICT = "node(s) had no available volume zone"
+NO_CLAIM_NAME = "PersistentVolumeClaim had no name"
+NO_CLASS_NAME = "PersistentVolumeClaim had no pv name and storageClass name"
+NO_VOLUME_NAME = "PersistentVolume had no name"
 _BETA = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -97,7 +100,7 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return that the node is in another zone."""
-        return (_REASON,)
+        return (ZONE_CONFLICT,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return False: no eviction moves a volume."""
@@ -107,18 +110,18 @@ class VolumeZone(PreFilter, Filter, EnqueueExtensions):
         """Return the volume of a claim, None if it waits for the pod's node, or the problem."""
         objects = self.handle.objects
         if not use.name:
-            return "PersistentVolumeClaim had no name"
+            return NO_CLAIM_NAME
         claim = objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
         if claim is None:
-            return f'persistentvolumeclaim "{use.name}" not found'
+            return claim_not_found(use.name)
         if name := claim.spec.volume_name:
             return objects.persistent_volumes.get(name) or f'persistentvolume "{name}" not found'
         if not claim.class_name:
-            return "PersistentVolumeClaim had no pv name and storageClass name"
+            return NO_CLASS_NAME
         storage_class = objects.storage_classes.get(claim.class_name)
         if storage_class is None:
             return f'storageclass.storage.k8s.io "{claim.class_name}" not found'
-        return None if storage_class.waits else "PersistentVolume had no name"
+        return None if storage_class.waits else NO_VOLUME_NAME
 
     def _current_zones(self) -> _Zones:
         columns = self.handle.columns

@@ -12,7 +12,7 @@ from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod
 
-MISSING = "waiting for a reservation, and none names this pod as its owner"
+NAMED_BY_NONE = "waiting for a reservation, and none names this pod as its owner"
 _NAMED = 3
 
 
@@ -24,7 +24,7 @@ def awaited_reasons(ownership: Ownership, pod: Pod) -> tuple[str, ...]:
     named = ownership.naming(pod)
     if not named:
         former = ownership.former(pod)
-        return (f"{MISSING}: {former}" if former else MISSING,)
+        return (f"{NAMED_BY_NONE}: {former}" if former else NAMED_BY_NONE,)
     first, *others = [f"{entry.key}, which is {_standing(entry)}" for entry in named[:_NAMED]]
     if len(named) > _NAMED:
         others.append(f"{len(named) - _NAMED} more")
@@ -36,7 +36,7 @@ def repeats(text: str, earlier: str) -> bool:
 
     An earlier process may have known how a reservation ended, which this one does not.
     """
-    return earlier == text or (text == MISSING and earlier.startswith(f"{MISSING}: "))
+    return earlier == text or (text == NAMED_BY_NONE and earlier.startswith(f"{NAMED_BY_NONE}: "))
 
 
 def _standing(entry: ReservationInfo) -> str:

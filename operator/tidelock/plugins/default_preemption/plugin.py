@@ -54,10 +54,11 @@ from tidelock.plugins.default_preemption.pod_victims import PodVictim, PodVictim
 from tidelock.plugins.default_preemption.trial import NO_VICTIMS, Matrix, PotentialVictims, Trial
 
 _PERCENTAGE, _ABSOLUTE = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
-_NOT_HELPFUL = "Preemption is not helpful for scheduling"
-_LATER = "Preemption is tried on in a later attempt"
-_BY_POLICY = "not eligible due to preemptionPolicy=Never."
-_BY_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+PREEMPTION_NOT_HELPFUL = "Preemption is not helpful for scheduling"
+PREEMPTION_LATER = "Preemption is tried on in a later attempt"
+NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
+VICTIM_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+NO_CANDIDATE = "no candidate node for preemption"
 # Added to each priority, so that many victims of negative priority weigh more than few.
 _LIFT = 2**31
 # In which order victims are spared.
@@ -149,11 +150,11 @@ class DefaultPreemption(PostFilter):
         if advice is not None and advice.victims is not None:
             return self._advised(advice.victims, advice.error)
         rows = self._possible(state, pod, snapshot, filter_result)
-        counts: Counter[str] = Counter({_NOT_HELPFUL: len(snapshot) - len(rows)})
+        counts: Counter[str] = Counter({PREEMPTION_NOT_HELPFUL: len(snapshot) - len(rows)})
         if self._has_nothing_below(pod.spec.priority):
             counts[NO_VICTIMS], rows = len(rows), rows[:0]  # on a full cluster that is all that is asked
         all_rows, rows = rows, self._some(pod, rows)
-        counts[_LATER] = len(all_rows) - len(rows)
+        counts[PREEMPTION_LATER] = len(all_rows) - len(rows)
         found: list[_Candidates] = []
         obstacles: set[str] = set()
         enough = max(self._enough(len(rows)), 1)
@@ -197,14 +198,14 @@ class DefaultPreemption(PostFilter):
             if pods or reservations:  # else they have gone meanwhile, which wakes the pod
                 left[node_name] = replace(victims, pods=pods, reservations=reservations)
         if not left:
-            return _refused("no candidate node for preemption")
+            return _refused(NO_CANDIDATE)
         node_name, victims = min(left.items(), key=lambda candidate: _harm(candidate[1]))
         return PostFilterResult(_found(node_name, victims), node_name, victims)
 
     def _obstacle(self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult) -> str:
         """Return why the pod may not preempt now, or an empty text."""
         if not pod.spec.may_preempt:
-            return _BY_POLICY
+            return NEVER_PREEMPTS
         cache = self.handle.cache
         node_name = cache.nominator.node_of(pod.uid)
         row = snapshot.row(node_name)
@@ -215,7 +216,7 @@ class DefaultPreemption(PostFilter):
             and (placed.pod.uid in cache.evicting or _is_preempted(placed.pod))
             for placed in cache.pods_on(node_name)
         )
-        return _BY_TERMINATING if going else ""
+        return VICTIM_TERMINATING if going else ""
 
     def _possible(self, state: CycleState, pod: Pod, snapshot: Snapshot, filter_result: FilterResult) -> Rows:
         """List the rows where evictions might help, by name, from an offset of the pod's own."""

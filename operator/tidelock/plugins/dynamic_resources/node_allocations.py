@@ -11,7 +11,7 @@ from tidelock.cluster.node_selection import matching
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.devices.allocated import AllocatedToOthers
 from tidelock.devices.allocator import MOST_STEPS, DeviceAllocator, Solution
-from tidelock.devices.errors import AllocationError, SearchLimitError
+from tidelock.devices.errors import SEARCH_TIMED_OUT, AllocationError, SearchLimitError
 from tidelock.devices.pools import NodeDevices, ResourcePools
 from tidelock.devices.requests import PreparedClaim
 from tidelock.framework.api import Mask
@@ -42,7 +42,6 @@ They can't share a reason that names the claim, or that comes of the pod's limit
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 INVALID_POOLS = "invalid resource pools were encountered"
-TIMED_OUT = "timed out trying to allocate devices"
 NOT_AVAILABLE = "resourceclaim not available on the node"
 LEFTOVER = "cannot schedule extended resource claim"
 
@@ -143,7 +142,7 @@ class NodeAllocations:
     @property
     def unfinished(self) -> bool:
         """Whether some nodes were left out, as the searches for the pod had taken long enough."""
-        return TIMED_OUT in self._reasons.values()
+        return SEARCH_TIMED_OUT in self._reasons.values()
 
     def group(self, node_name: str) -> NodeGroup:
         """Return the group of a node."""
@@ -230,7 +229,7 @@ class NodeAllocations:
             if row in self._reasons:
                 continue
             if self._steps_left <= 0 or self.allocator.selection.exhausted:
-                self._reasons[row] = TIMED_OUT
+                self._reasons[row] = SEARCH_TIMED_OUT
                 continue
             devices = self.pools.of(nodes[row])
             found = shared.get(id(devices))
@@ -248,7 +247,7 @@ class NodeAllocations:
             solution, steps = allocator.allocate(group.to_allocate, devices, most)
         except SearchLimitError:
             self._steps_left -= most
-            return TIMED_OUT, False
+            return SEARCH_TIMED_OUT, False
         except AllocationError as error:
             return shortened(str(error)), False
         self._steps_left -= steps

@@ -28,12 +28,13 @@ from tidelock.framework.api import (
 )
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
-from tidelock.framework.pod_claims import of_used_claims
+from tidelock.framework.pod_claims import claim_not_found, of_used_claims
 from tidelock.model.pods import Pod
 from tidelock.model.storage import CsiDriver, CsiNode, VolumeAttachment
 from tidelock.plugins.node_volume_limits.attachments import Attachable, Attachments
 
-_REASON = "node(s) exceed max volume count"
+TOO_MANY_VOLUMES = "node(s) exceed max volume count"
+DRIVER_MISSING = "CSI driver is not installed on the node"
 
 
 @dataclass(slots=True)
@@ -106,8 +107,8 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
             return (wanted.problem,)
         for driver in wanted.required:
             if not self._attachments.installed(driver)[snapshot.rows][row]:
-                return (f"{driver} CSI driver is not installed on the node",)
-        return (_REASON,)
+                return (f"{driver} {DRIVER_MISSING}",)
+        return (TOO_MANY_VOLUMES,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return True unless a claim is the problem, which no eviction mends."""
@@ -129,7 +130,7 @@ class NodeVolumeLimits(PreFilter, Filter, EnqueueExtensions):
         for use in pod.claims:
             claim = self.handle.objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
             if claim is None:
-                missing = f'persistentvolumeclaim "{use.name}" not found'
+                missing = claim_not_found(use.name)
                 problem = problem or f"looking up PVC {pod.meta.namespace}/{use.name}: {missing}"
             elif (volume := self._attachments.volume(claim)) is not None:
                 volumes.add(volume)

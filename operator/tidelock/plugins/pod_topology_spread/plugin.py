@@ -45,8 +45,8 @@ from tidelock.model.pods import Pod
 from tidelock.model.selectors import is_qualified_name
 from tidelock.plugins.pod_topology_spread.default_selector import default_selection
 
-_REASON = "node(s) didn't match pod topology spread constraints"
-_NO_LABEL = f"{_REASON} (missing required label)"
+SPREAD_MISMATCH = "node(s) didn't match pod topology spread constraints"
+SPREAD_NO_LABEL = f"{SPREAD_MISMATCH} (missing required label)"
 
 _HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED, _WISHED = "DoNotSchedule", "ScheduleAnyway"
@@ -252,7 +252,7 @@ class PodTopologySpread(PreFilter, Filter, PreScore, Score, EnqueueExtensions):
 
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return whether the node lacks a label, or its domain has too many pods."""
-        return (_REASON if self.preemption_may_help(state, pod, snapshot, row) else _NO_LABEL,)
+        return (SPREAD_MISMATCH if self.preemption_may_help(state, pod, snapshot, row) else SPREAD_NO_LABEL,)
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
         """Return whether the first constraint that rejects the node does so by a number of pods."""

@@ -58,7 +58,7 @@ from tidelock.model.pods import Pod
 from tidelock.model.quantities import PODS, Resources, covers, format_quantity
 from tidelock.plugins.reservation.reclaiming import reclaimed
 
-_NO_OWN_RESERVATION = "node(s) without the reservation that the pod requires"
+NO_OWN_RESERVATION = "node(s) without the reservation that the pod requires"
 _NAMED_RESERVATIONS = 3
 _FITTING = MAX_NODE_SCORE - 1
 
@@ -139,8 +139,8 @@ class ReservationPlugin(
     def reasons(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> tuple[str, ...]:
         """Return every resource of which reservations leave too little."""
         if pod.requires_reservation and row not in self._rows_of_own(state, pod, snapshot):
-            return (_NO_OWN_RESERVATION,)
-        return tuple(_reason(resource) for resource in self._shortages(state, pod, snapshot, row))
+            return (NO_OWN_RESERVATION,)
+        return tuple(insufficient_beside(resource) for resource in self._shortages(state, pod, snapshot, row))
 
     def tally(self, state: CycleState, pod: Pod, snapshot: Snapshot, rows: Rows) -> Counter[str]:
         """Count the nodes on which reservations leave too little of each resource."""
@@ -148,13 +148,13 @@ class ReservationPlugin(
         if beside or self._rows_of_own(state, pod, snapshot):
             return super().tally(state, pod, snapshot, rows)
         absent = snapshot.absent(self._ignored.counted(pod.requests))
-        counts = Counter({_reason(resource): len(rows) for resource in absent})
+        counts = Counter({insufficient_beside(resource): len(rows) for resource in absent})
         for column, needed in self._wanted(pod, snapshot):
             if column == NO_ROW:
                 continue
             free = snapshot.free(column, beside_reservations=True)
             if short := int((free[rows] < needed).sum()):
-                counts[_reason(snapshot.resources[column])] = short
+                counts[insufficient_beside(snapshot.resources[column])] = short
         return counts
 
     def preemption_may_help(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> bool:
@@ -295,7 +295,8 @@ class ReservationPlugin(
         return covers(new.allocatable, self.handle.columns.not_provided(pod.requests, new))
 
 
-def _reason(resource: str) -> str:
+def insufficient_beside(resource: str) -> str:
+    """Return the reason for which a node has too little of a resource that is not reserved."""
     return f"{'Too many pods' if resource == PODS else f'Insufficient {resource}'} beside reservations"
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidelock.framework.api import Api, Handle
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.meta import Key, ObjectMeta
 from tidelock.model.pods import Pod
 from tidelock.model.storage import (
@@ -113,7 +114,7 @@ class VolumeBinder:
         """Request a volume for a claim on a node. Return the problem, if there is one."""
         claim = self._objects.persistent_volume_claims.get(key.name, key.namespace)
         if claim is None:
-            return f'persistentvolumeclaim "{key.name}" not found'
+            return claim_not_found(key.name)
         versions[key] = claim.meta.version
         if claim.selected_node == node_name:
             return ""
@@ -163,7 +164,7 @@ class VolumeBinder:
         if volume is None:
             return f'failed to check binding: persistentvolume "{key.name}" not found'
         if claim is None:
-            return f'failed to check binding: persistentvolumeclaim "{claim_key}" not found'
+            return f"failed to check binding: {claim_not_found(claim_key)}"
         if volume.meta.version < versions[key]:
             return None
         if not self._reaches(volume, row):
@@ -175,7 +176,7 @@ class VolumeBinder:
     def _look_at_provision(self, key: Key, row: int, versions: dict[Key, int]) -> str | None:
         claim = self._objects.persistent_volume_claims.get(key.name, key.namespace)
         if claim is None:
-            return f'failed to check provisioning pvc: persistentvolumeclaim "{key}" not found'
+            return f"failed to check provisioning pvc: {claim_not_found(key)}"
         if claim.meta.version < versions[key]:
             return None
         if claim.selected_node != self._handle.columns.nodes[row].name:

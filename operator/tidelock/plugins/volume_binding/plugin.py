@@ -40,6 +40,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Registration
 from tidelock.framework.function_shape import MAX_UTILIZATION, ShapePoint, scores_of, shape_problems
 from tidelock.framework.plugin_args import read_args, refuse_args
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.pod_limits import excess_of_claims
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
@@ -56,12 +57,17 @@ from tidelock.plugins.volume_binding.label_rows import LabelRows
 from tidelock.plugins.volume_binding.storage_score import StorageUse, bounded
 from tidelock.plugins.volume_binding.volumes import Volumes
 
+VOLUME_NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+NO_VOLUME_TO_BIND = "node(s) didn't find available persistent volumes to bind"
+NO_FREE_STORAGE = "node(s) did not have enough free storage"
+VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 _NODE_CONFLICT, _NO_VOLUME, _NO_SPACE, _VOLUME_GONE = (1 << bit for bit in range(4))
 _REASONS = {
-    _NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
-    _NO_VOLUME: "node(s) didn't find available persistent volumes to bind",
-    _NO_SPACE: "node(s) did not have enough free storage",
-    _VOLUME_GONE: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+    _NODE_CONFLICT: VOLUME_NODE_CONFLICT,
+    _NO_VOLUME: NO_VOLUME_TO_BIND,
+    _NO_SPACE: NO_FREE_STORAGE,
+    _VOLUME_GONE: VOLUME_GONE,
 }
 
 _FREE_SPACE = (ShapePoint(0, 10), ShapePoint(MAX_UTILIZATION, 0))
@@ -125,8 +131,7 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
         bound = [claim for claim in claims if claim.bound]
         waiting = [claim for claim in claims if not claim.bound]
         if not all(self._waits(claim) for claim in waiting):
-            text = "pod has unbound immediate PersistentVolumeClaims"
-            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (UNBOUND_IMMEDIATE,))
         if too_much := excess_of_claims([claim.spec.selector for claim in waiting]):
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"pod is too large: {too_much}",))
         problems = np.zeros(len(snapshot), np.uint8)
@@ -225,7 +230,7 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
             if use.ephemeral:
                 awaited = f'the persistentvolumeclaim "{use.name}"'
                 return f"waiting for ephemeral volume controller to create {awaited}"
-            return f'persistentvolumeclaim "{use.name}" not found'
+            return claim_not_found(use.name)
         if claim.status.phase == "Lost":
             volume = f'non-existent persistentvolume "{claim.spec.volume_name}"'
             return f'persistentvolumeclaim "{use.name}" bound to {volume}'

@@ -156,7 +156,7 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Name the resources."""
         beyond = self.beyond(state, snapshot, row)
         return tuple(
-            f"node(s) with measured {name} use above the limit"
+            use_above_limit(name)
             for name, is_beyond in zip(MEASURED_RESOURCES, beyond, strict=True)
             if is_beyond
         )
@@ -248,6 +248,11 @@ class WaterLevelBalance(OverloadFilter, PreScore, Score, EnqueueExtensions):
                 logger.warning("no fresh measurement of any node: scoring by requests")
             else:
                 logger.info("nodes are measured again: scoring by their levels")
+
+
+def use_above_limit(resource: str) -> str:
+    """Return the reason for which a node is ruled out."""
+    return f"node(s) with measured {resource} use above the limit"
 
 
 def _likely_use(pod: Pod) -> tuple[float, float]:

@@ -20,7 +20,7 @@ _MOST_NODES = 3
 _MOST_RIVALS = 3
 # Characters of a message, which is kept for each waiting pod and reservation.
 _LONGEST_MESSAGE = 4096
-_NO_NODES = "no nodes available to schedule pods"  # as in kube-scheduler
+NO_NODES = "no nodes available to schedule pods"  # as in kube-scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def diagnose(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot:
     counts = count_reasons(filter_result, state, pod, snapshot)
     message = nodes_by_reason(len(snapshot), counts)
     if not len(snapshot) and not pod.spec.node_name:
-        message = _NO_NODES
+        message = NO_NODES
     elif pod.spec.node_name and snapshot.row(pod.spec.node_name) is None:
         message += f" There is no node {pod.spec.node_name}."
     numbers = list(_numbers(filter_result, state, pod, snapshot))

@@ -1,7 +1,7 @@
 """The message of a pod that waits for the reservation that it requires."""
 
 from builders import node, pod
-from tidelock.ledger.owners.awaited import MISSING, awaited_reasons, repeats
+from tidelock.ledger.owners.awaited import NAMED_BY_NONE, awaited_reasons, repeats
 from unit.scheduler.gang import Gang, worker
 from unit.scheduler.machinery import Core
 
@@ -52,16 +52,16 @@ def test_a_consumed_reservation_is_not_shown_as_ended() -> None:
     core = Core(node("node-a", cpu="1"))
     core.reservation()
     core.run(pod("web-0"))
-    assert text(core) == MISSING
+    assert text(core) == NAMED_BY_NONE
 
 
 def test_the_last_end_is_shown_until_a_reservation_of_the_same_name_is_created() -> None:
     core = Core(node("node-a", cpu="4"))
     for name in ("first", "second"):
         core.event_handlers.reservations.remove(core.reservation(name).reservation)
-    assert text(core) == f"{MISSING}: shop/second was deleted"
+    assert text(core) == f"{NAMED_BY_NONE}: shop/second was deleted"
     core.reservation("second", uid="another", owner="db-0")
-    assert text(core) == f"{MISSING}: shop/first was deleted"
+    assert text(core) == f"{NAMED_BY_NONE}: shop/first was deleted"
 
 
 def test_the_number_of_remembered_ends_is_limited() -> None:
@@ -70,12 +70,12 @@ def test_the_number_of_remembered_ends_is_limited() -> None:
         core.event_handlers.reservations.remove(
             core.reservation(f"lock-{number}", owner=f"web-{number}").reservation
         )
-    assert text(core, "web-0") == MISSING
-    assert text(core, "web-1") == f"{MISSING}: shop/lock-1 was deleted"
+    assert text(core, "web-0") == NAMED_BY_NONE
+    assert text(core, "web-1") == f"{NAMED_BY_NONE}: shop/lock-1 was deleted"
 
 
 def test_an_earlier_text_that_says_more_stays() -> None:
-    assert repeats(MISSING, MISSING)
-    assert repeats(MISSING, f"{MISSING}: shop/lock was deleted")
-    assert not repeats(MISSING, "")
-    assert not repeats(f"{MISSING}: shop/lock was deleted", MISSING)
+    assert repeats(NAMED_BY_NONE, NAMED_BY_NONE)
+    assert repeats(NAMED_BY_NONE, f"{NAMED_BY_NONE}: shop/lock was deleted")
+    assert not repeats(NAMED_BY_NONE, "")
+    assert not repeats(f"{NAMED_BY_NONE}: shop/lock was deleted", NAMED_BY_NONE)

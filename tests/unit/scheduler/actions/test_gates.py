@@ -8,7 +8,7 @@ from builders import encode, node, pod_json
 from tidelock.framework.api import Status
 from tidelock.kube.client import PODS
 from tidelock.kube.errors import ServerError
-from tidelock.ledger.owners.awaited import MISSING
+from tidelock.ledger.owners.awaited import NAMED_BY_NONE
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod, decode_pod
 from unit.scheduler.machinery import Shell, lock_path, pod_path
 
@@ -53,9 +53,9 @@ async def test_a_pod_without_a_reservation_gets_the_reason() -> None:
     shell = shell_with_a_gated_pod()
     await look(shell)
 
-    assert message(shell) == MISSING
+    assert message(shell) == NAMED_BY_NONE
     assert conditions(shell) == [("PodScheduled", "False", "SchedulingGated")]
-    assert [(each.verdict, each.why) for each in shell.recent] == [("Unschedulable", MISSING)]
+    assert [(each.verdict, each.why) for each in shell.recent] == [("Unschedulable", NAMED_BY_NONE)]
 
 
 async def test_a_pod_gets_a_message_with_the_reservation_that_it_waits_for_and_its_reason() -> None:
@@ -96,7 +96,7 @@ async def test_a_pod_gets_a_message_with_the_end_of_its_reservation(retention: s
 
     shell.clock.advance(600)
     shell.step()
-    ended = f"{MISSING}: shop/lock is Expired since 2027-01-15T08:10:11Z: spec.expireAt has passed"
+    ended = f"{NAMED_BY_NONE}: shop/lock is Expired since 2027-01-15T08:10:11Z: spec.expireAt has passed"
     if retention == "Delete":
         shell.event_handlers.reservations.remove(entry.reservation)
     await look(shell)
@@ -111,7 +111,7 @@ async def test_a_pod_gets_a_message_when_its_reservation_is_deleted() -> None:
     await look(shell)
     shell.event_handlers.reservations.remove(entry.reservation)
     await look(shell)
-    assert message(shell) == f"{MISSING}: shop/lock was deleted"
+    assert message(shell) == f"{NAMED_BY_NONE}: shop/lock was deleted"
 
     shell.store_reservation("next", resources={"cpu": "2"})
     await look(shell)
@@ -121,7 +121,7 @@ async def test_a_pod_gets_a_message_when_its_reservation_is_deleted() -> None:
 async def test_a_message_that_an_earlier_process_has_written_is_not_written_again() -> None:
     shell = Shell(node("node-a", cpu="1"))
     told = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-    for name, text in (("web-0", MISSING), ("web-1", f"{MISSING}: shop/lock was deleted")):
+    for name, text in (("web-0", NAMED_BY_NONE), ("web-1", f"{NAMED_BY_NONE}: shop/lock was deleted")):
         shell.store_pod(name, annotations=REQUIRES, status={"conditions": [told | {"message": text}]})
     await look(shell)
 
@@ -140,7 +140,7 @@ async def test_a_pod_with_other_gates_gets_its_message_once_these_gates_are_gone
     shell.api.objects[pod_path()]["metadata"]["resourceVersion"] = "2"
     shell.see_pod()
     await look(shell)
-    assert message(shell) == MISSING
+    assert message(shell) == NAMED_BY_NONE
 
 
 async def test_a_condition_that_could_not_be_written_is_written_later() -> None:
@@ -149,7 +149,7 @@ async def test_a_condition_that_could_not_be_written_is_written_later() -> None:
     await look(shell)
     assert not conditions(shell)
     await look(shell)
-    assert message(shell) == MISSING
+    assert message(shell) == NAMED_BY_NONE
 
 
 async def test_a_condition_that_fails_after_a_success_is_repeated_without_a_long_pause() -> None:
@@ -157,7 +157,7 @@ async def test_a_condition_that_fails_after_a_success_is_repeated_without_a_long
     shell.api.fails(*[ServerError("etcd is down", status=500)] * 9)
     for _ in range(10):
         await look(shell, 60.0)
-    assert message(shell) == MISSING
+    assert message(shell) == NAMED_BY_NONE
 
     shell.store_reservation(resources={"cpu": "2"}, pendingDeadlineSeconds=3600)
     shell.api.fails(ServerError("etcd is down", status=500))
@@ -252,7 +252,7 @@ async def test_a_pod_gets_no_new_message_within_ten_seconds() -> None:
     await look(shell)
     shell.store_reservation(resources={"cpu": "2"})
     await look(shell, 1.0)
-    assert message(shell) == MISSING
+    assert message(shell) == NAMED_BY_NONE
     await look(shell, 9.0)
     assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
 
