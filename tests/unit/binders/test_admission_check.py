@@ -20,6 +20,9 @@ from tidelock.model.failures import OnFailure, raise_failure
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, Pod, decode_pod
+from tidelock.model.quantities import CPU
+from tidelock.plugins.node_resources_fit import insufficient
+from tidelock.plugins.reservation.plugin import NO_OWN_RESERVATION, insufficient_beside
 from unit.scheduler.failing import planted
 from unit.scheduler.machinery import Core
 
@@ -72,20 +75,20 @@ def test_a_binding_into_reserved_capacity_is_refused_with_the_numbers() -> None:
     scene = Scene(a="4")
     scene.held("lock", resources={"cpu": "3"}, owner="nobody")
     assert scene.admit(foreign("big", "2")) == (
-        "a: Insufficient cpu beside reservations (cpu 2 needed, 1 free, 3 reserved by shop/lock)"
+        f"a: {insufficient_beside(CPU)} (cpu 2 needed, 1 free, 3 reserved by shop/lock)"
     )
     assert scene.used("a") == 0
 
 
 def test_a_binding_that_exceeds_the_node_is_refused_without_any_reservation() -> None:
     scene = Scene(a="1")
-    assert scene.admit(foreign("big", "2")).startswith("a: Insufficient cpu (")
+    assert scene.admit(foreign("big", "2")).startswith(f"a: {insufficient(CPU)} (")
 
 
 def test_an_admitted_binding_counts_at_once() -> None:
     scene = Scene(a="2")
     assert scene.admit(foreign("first", "2")) == ""
-    assert scene.admit(foreign("second", "1")).startswith("a: Insufficient cpu")
+    assert scene.admit(foreign("second", "1")).startswith(f"a: {insufficient(CPU)}")
     entry = scene.reservation(owner="nobody")
     scene.step()
     assert (entry.phase, scene.used("a")) == (Phase.PENDING, 2000)
@@ -181,7 +184,7 @@ def test_a_pod_that_requires_its_reservation_is_admitted_only_on_its_node() -> N
     scene = Scene(a="2", b="2")
     entry = scene.held(owner="web-0", nodeName="a")
     wary = foreign("web-0", annotations={"tidelock.dev/require-reservation": "true"})
-    assert scene.admit(wary, "b") == "b: node(s) without the reservation that the pod requires"
+    assert scene.admit(wary, "b") == f"b: {NO_OWN_RESERVATION}"
     assert scene.filter(wary) == (entry.node,)
     assert scene.filtered(wary, "b").hopeless.keys() == {"b"}
 
@@ -191,12 +194,12 @@ def test_filter_returns_the_nodes_with_capacity_beside_reservations_in_order() -
     scene.held(resources={"cpu": "2"}, owner="nobody", nodeName="a")
     left = scene.filtered(foreign("x", "2"), "c", "a", "b", "new")
     assert left.names == ("c", "b")
-    assert left.failed == {"a": "Insufficient cpu beside reservations", "new": "node(s) not seen yet"}
+    assert left.failed == {"a": insufficient_beside(CPU), "new": "node(s) not seen yet"}
 
 
 def test_evictions_do_not_help_on_a_node_that_is_too_small() -> None:
     left = Scene(a="1").filtered(foreign("x", "2"), "a")
-    assert (left.failed, left.hopeless) == ({}, {"a": "Insufficient cpu"})
+    assert (left.failed, left.hopeless) == ({}, {"a": insufficient(CPU)})
 
 
 def test_an_owner_passes_the_filter_on_the_node_of_its_reservation_and_prefers_it() -> None:
@@ -237,7 +240,7 @@ def test_a_patient_caller_is_not_refused_because_of_bindings_in_progress() -> No
     assert scene.check.filter(second, "a", NOW, patient=True) is None
     scene.arrive(bound(first))
     refused = scene.check.filter(second, "a", NOW, patient=True)
-    assert refused == CheckResult((), {"a": "Insufficient cpu beside reservations"}, {})
+    assert refused == CheckResult((), {"a": insufficient_beside(CPU)}, {})
 
 
 def test_a_pod_that_is_filtered_again_does_not_count_against_itself() -> None:
@@ -334,7 +337,7 @@ def test_a_borrower_of_another_scheduler_gets_borrowable_capacity() -> None:
     assert scene.filter(borrower) == ("a", "b")
     assert scene.admit(borrower, "b") == ""
     assert (scene.used("b"), scene.reserved("b")) == (3000, 0)
-    assert "Insufficient cpu" in scene.admit(foreign("plain", "2"), "b")
+    assert insufficient(CPU) in scene.admit(foreign("plain", "2"), "b")
 
 
 def test_an_admitted_pod_with_a_deadline_starts_at_its_admission() -> None:

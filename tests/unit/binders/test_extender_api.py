@@ -9,6 +9,8 @@ from builders import NOW, TOO_DEEP, Json, node, node_json, pod_json
 from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.binders.extender_api import VERBS, BadRequestError
 from tidelock.model.pods import decode_pod
+from tidelock.model.quantities import CPU
+from tidelock.plugins.reservation.plugin import insufficient_beside
 from unit.scheduler.machinery import Core
 
 
@@ -31,7 +33,7 @@ def test_names_are_answered_with_names(core: Core) -> None:
     assert answer == {
         "Nodes": None,
         "NodeNames": ["b"],
-        "FailedNodes": {"a": "Insufficient cpu beside reservations"},
+        "FailedNodes": {"a": insufficient_beside(CPU)},
         "FailedAndUnresolvableNodes": {},
         "Error": "",
     }

@@ -9,6 +9,7 @@ from tidelock.cli.lint import problems_of
 from tidelock.cli.options_spec import asked, pairs, seconds
 from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.reserve import ReservationOptions, Result, manifest, owner, progress, screen, sentence
+from tidelock.model.outlook import UNPROCESSED
 from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json, prepared_json
 from unit.cli.screens import assert_screen
 
@@ -120,7 +121,7 @@ def test_an_active_reservation_is_reported_with_node_and_end() -> None:
     )
 
     assert (fresh.active, fresh.ended) == (False, False)
-    assert progress(fresh) == "the operator has not processed it yet"
+    assert progress(fresh) == UNPROCESSED
     assert (held.active, held.ended) == (True, False)
     assert progress(held) == "holds cpu=2,memory=1Gi on node-a"
     assert sentence(held) == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"

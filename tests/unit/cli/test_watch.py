@@ -18,6 +18,7 @@ from tidelock.cli.session import Session
 from tidelock.kube.client import KubeClient
 from tidelock.kube.config import load_connection
 from tidelock.model.instants import format_instant
+from tidelock.model.outlook import UNPROCESSED
 from unit.cli.clouds import planned_json
 from unit.cli.quotes import FITS, quote_json
 from unit.cli.scenes import active_json, condition, expired_json, lock, pending_json, prepared_json
@@ -97,7 +98,7 @@ async def test_reserve_waits_until_the_reservation_is_active(
     assert result.listed.active
     assert result.text == "holds cpu=2,memory=1Gi on node-a until 2027-01-15T08:10:00Z"
     assert [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()] == [
-        "the operator has not processed it yet",
+        UNPROCESSED,
         "InsufficientCapacity",
         "holds cpu=2,memory=1Gi on node-a",
     ]

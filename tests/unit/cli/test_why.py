@@ -9,7 +9,10 @@ from tidelock.cli.layout import UNBOUNDED
 from tidelock.cli.tables import lines_of
 from tidelock.cli.why import answer_for
 from tidelock.cli.why_tables import WhyAnswer, plain, screen
+from tidelock.ledger.owners.awaited import NAMED_BY_NONE
 from tidelock.model.meta import Key
+from tidelock.model.quantities import CPU
+from tidelock.plugins.reservation.plugin import insufficient_beside
 from unit.cli.clouds import GKE, NAMES, WIDTHS, cloud_world
 from unit.cli.scenes import LOCKS, active_json, raw, world
 from unit.cli.screens import assert_screen
@@ -84,11 +87,11 @@ def test_the_explanation_of_an_owner_names_its_reservation() -> None:
 def test_the_explanation_names_a_gate() -> None:
     gated = pod_json("gated", annotations={"tidelock.dev/require-reservation": "true"})
     told = about("gated", cluster=world(gated))
-    assert told.story == ("Reservation: waiting for a reservation, and none names this pod as its owner",)
+    assert told.story == (f"Reservation: {NAMED_BY_NONE}",)
 
 
 def test_a_gate_that_is_also_a_condition_is_named_once() -> None:
-    text = "waiting for a reservation, and none names this pod as its owner"
+    text = NAMED_BY_NONE
     gated = pod_json("gated", annotations={"tidelock.dev/require-reservation": "true"})
     gated["status"] = {
         "conditions": [
@@ -163,7 +166,7 @@ def test_machine_readable_output_has_all_details() -> None:
     assert by_name["node-a"]["objections"] == [
         {
             "plugin": "Reservation",
-            "reasons": ["Insufficient cpu beside reservations"],
+            "reasons": [insufficient_beside(CPU)],
             "numbers": "cpu 3 needed, 2 free, 2 reserved by shop/batch",
             "evictionsMayHelp": True,
         }

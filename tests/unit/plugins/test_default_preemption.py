@@ -12,9 +12,16 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.whatif import WhatIf, filter_with_nominated_pods
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
-from tidelock.plugins.default_preemption.plugin import DefaultPreemption
-from tidelock.plugins.node_resources_fit import NodeResourcesFit
-from tidelock.plugins.reservation.plugin import ReservationPlugin
+from tidelock.model.quantities import CPU
+from tidelock.plugins.default_preemption.plugin import (
+    NEVER_PREEMPTS,
+    PREEMPTION_NOT_HELPFUL,
+    VICTIM_TERMINATING,
+    DefaultPreemption,
+)
+from tidelock.plugins.default_preemption.trial import NO_VICTIMS
+from tidelock.plugins.node_resources_fit import NodeResourcesFit, insufficient
+from tidelock.plugins.reservation.plugin import ReservationPlugin, insufficient_beside
 from unit.plugins.scene import Scene
 
 BOTH = "preemption: 0/2 nodes are available: "
@@ -104,7 +111,7 @@ def test_the_message_says_why_no_eviction_helps() -> None:
 
     result = preempt(scene, high())
 
-    assert result.message == BOTH + "1 Insufficient cpu, 1 No preemption victims found for incoming pod."
+    assert result.message == BOTH + f"1 {insufficient(CPU)}, 1 {NO_VICTIMS}."
     assert result.nominated_node_name == ""
     assert not result.status.ok
 
@@ -113,7 +120,7 @@ def test_a_node_without_pods_of_lower_priority_has_no_victims() -> None:
     scene = crowd("node-a", "node-b")
     put(scene, "equal", "3", 10, "node-a")
     put(scene, "higher", "3", 20, "node-b")
-    nobody = BOTH + "2 No preemption victims found for incoming pod."
+    nobody = BOTH + f"2 {NO_VICTIMS}."
     assert preempt(scene, high()).message == nobody
 
     scene.reservation("equal", "node-b", resources={"cpu": "1"}, owner="other", priority=10)
@@ -130,11 +137,7 @@ def test_nodes_that_no_eviction_can_change_are_not_tried() -> None:
     put(scene, "low", "1", 0, "node-b")
     wanting = high("2", annotations={REQUIRE_RESERVATION: "true"})
 
-    assert (
-        preempt(scene, wanting).message
-        == BOTH
-        + "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
-    )
+    assert preempt(scene, wanting).message == BOTH + f"1 {NO_VICTIMS}, 1 {PREEMPTION_NOT_HELPFUL}."
 
 
 def test_a_pod_may_evict_to_reach_the_reservation_that_it_requires() -> None:
@@ -151,7 +154,7 @@ def test_with_preemption_policy_never_no_pod_is_evicted_and_the_nomination_stays
     put(scene, "low", "4")
     result = preempt(scene, high(preemptionPolicy="Never"))
 
-    assert result.status.reasons == ("preemption: not eligible due to preemptionPolicy=Never.",)
+    assert result.status.reasons == (f"preemption: {NEVER_PREEMPTS}",)
     assert result.nominated_node_name is None
 
 
@@ -165,9 +168,7 @@ def test_a_pod_waits_for_victims_that_are_terminating(way: str) -> None:
 
     result = preempt(scene, high())
 
-    assert result.status.reasons == (
-        "preemption: not eligible due to a terminating pod on the nominated node.",
-    )
+    assert result.status.reasons == (f"preemption: {VICTIM_TERMINATING}",)
     assert result.nominated_node_name is None
 
 
@@ -378,7 +379,7 @@ def test_a_reservation_of_equal_or_higher_priority_is_never_preempted() -> None:
     assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
     assert (
         preempt(scene, high("2")).message
-        == "preemption: 0/1 nodes are available: 1 Insufficient cpu beside reservations."
+        == f"preemption: 0/1 nodes are available: 1 {insufficient_beside(CPU)}."
     )
 
 
@@ -401,7 +402,7 @@ def test_capacity_of_a_nominated_pod_is_not_taken_by_pods_of_equal_priority() ->
     put(scene, "low", "4")
     scene.cache.nominator.nominate(pod("first", requests={"cpu": "3"}, priority=10), "node-a")
 
-    assert preempt(scene, high("2")).message == "preemption: 0/1 nodes are available: 1 Insufficient cpu."
+    assert preempt(scene, high("2")).message == f"preemption: 0/1 nodes are available: 1 {insufficient(CPU)}."
     assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
     above = pod("web-1", requests={"cpu": "2"}, priority=11)
     assert victims(preempt(scene, above)) == ("node-a", ["low"], [])
@@ -430,6 +431,4 @@ def test_a_pod_that_no_filter_refused_gets_no_victims() -> None:
     nowhere = FilterResult(np.zeros(1, np.bool_), (), ())
     result = DefaultPreemption(scene.handle, {}).post_filter(CycleState(), high(), snapshot, nowhere)
 
-    assert (
-        result.message == "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
-    )
+    assert result.message == f"preemption: 0/1 nodes are available: 1 {PREEMPTION_NOT_HELPFUL}."

@@ -21,7 +21,7 @@ from tidelock.model.usage_annotations import (
     encode_crane,
     encode_node_level,
 )
-from tidelock.plugins.dynamic_load import DynamicLoad
+from tidelock.plugins.dynamic_load import DynamicLoad, metric_above_limit
 from unit.plugins.scene import Scene
 
 HALF: dict[str, float] = dict.fromkeys(CRANE_METRICS, 0.5)
@@ -112,8 +112,8 @@ def test_nodes_above_a_limit_are_ruled_out_and_the_metrics_are_named() -> None:
     judged = scene.judge(DynamicLoad, pod())
     assert judged.fitting == {"node-a", "node-c"}
     assert judged.reasons("node-b") == (
-        "node(s) with cpu_usage_avg_5m above the limit",
-        "node(s) with mem_usage_max_avg_1h above the limit",
+        metric_above_limit("cpu_usage_avg_5m"),
+        metric_above_limit("mem_usage_max_avg_1h"),
     )
     assert not judged.preemption_may_help("node-b")
     assert judged.narrowed("node-b", "node-a").mask.tolist() == [False, True]

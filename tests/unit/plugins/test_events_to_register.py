@@ -18,6 +18,7 @@ from tidelock.framework.events import (
     Resource,
     pod_changes,
 )
+from tidelock.ledger.owners.awaited import NAMED_BY_NONE
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.plugins.node_affinity import NodeAffinityPlugin
@@ -222,6 +223,6 @@ def test_a_pod_that_requires_its_reservation_passes_pre_enqueue_once_one_is_acti
 
     assert plugin.pre_enqueue(pod()).ok
     refused = plugin.pre_enqueue(wanting)
-    assert refused.reasons == ("waiting for a reservation, and none names this pod as its owner",)
+    assert refused.reasons == (NAMED_BY_NONE,)
     scene.reservation("own", owner="web-0")
     assert plugin.pre_enqueue(wanting).ok

@@ -14,7 +14,7 @@ from tidelock.framework.events import (
 )
 from tidelock.model.pod_group import PodGroup, decode_pod_group
 from tidelock.model.pods import Pod
-from tidelock.plugins.gang_scheduling import GangScheduling
+from tidelock.plugins.gang_scheduling import MEMBERS_AWAITED, GangScheduling, group_awaited
 from unit.plugins.scene import Scene
 from unit.scheduler.pod_groups import member, members, pod_group, pod_group_json
 
@@ -38,14 +38,14 @@ def test_a_pod_without_a_group_passes() -> None:
 
 
 def test_a_pod_waits_for_its_group() -> None:
-    expected = 'waiting for pods\'s pod group "train" to appear in scheduling queue'
+    expected = group_awaited("train")
     assert reason(gate([], members(3)), member("train-0")) == expected
     assert reason(gate([pod_group("other")], members(3)), member("train-0")) == expected
 
 
 @pytest.mark.parametrize(("count", "passes"), [(2, False), (3, True), (4, True)])
 def test_a_pod_waits_for_as_many_pods_as_its_group_needs(count: int, passes: bool) -> None:
-    expected = "" if passes else "waiting for minCount pods from a gang to appear in scheduling queue"
+    expected = "" if passes else MEMBERS_AWAITED
     assert reason(gate([pod_group(min_count=3)], members(count)), member("train-0")) == expected
 
 

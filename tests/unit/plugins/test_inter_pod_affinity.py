@@ -7,13 +7,15 @@ from builders import node, pod
 from tidelock.framework.api import Code
 from tidelock.model.namespaces import Namespace
 from tidelock.model.pods import Pod
-from tidelock.plugins.inter_pod_affinity import InterPodAffinity
+from tidelock.plugins.inter_pod_affinity import (
+    EXISTING_ANTI_AFFINITY,
+    POD_AFFINITY_MISMATCH,
+    POD_ANTI_AFFINITY_MISMATCH,
+    InterPodAffinity,
+)
 from unit.plugins.scene import Judgement, Scene
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-AFFINITY = "node(s) didn't match pod affinity rules"
-ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 ALL = {"a-1", "a-2", "b-1", "far"}
 
 
@@ -58,7 +60,7 @@ def test_affinity_keeps_a_pod_in_the_domain_of_another() -> None:
     judgement = judge(scene(db()), web(affinity=required("podAffinity", term())))
 
     assert judgement.fitting == {"a-1", "a-2"}
-    assert judgement.reasons("b-1") == judgement.reasons("far") == (AFFINITY,)
+    assert judgement.reasons("b-1") == judgement.reasons("far") == (POD_AFFINITY_MISMATCH,)
     assert not judgement.preemption_may_help("b-1")
 
 
@@ -90,7 +92,7 @@ def test_anti_affinity_keeps_a_pod_out_of_the_domain_of_another() -> None:
     judgement = judge(scene(db()), web(affinity=required("podAntiAffinity", term())))
 
     assert judgement.fitting == {"b-1", "far"}
-    assert judgement.reasons("a-2") == (ANTI_AFFINITY,)
+    assert judgement.reasons("a-2") == (POD_ANTI_AFFINITY_MISMATCH,)
     assert judgement.preemption_may_help("a-2")
 
 
@@ -98,7 +100,7 @@ def test_the_anti_affinity_of_placed_pods_counts_as_well() -> None:
     judgement = judge(scene(db(affinity=required("podAntiAffinity", term(app="web")))), web())
 
     assert judgement.fitting == {"b-1", "far"}
-    assert judgement.reasons("a-2") == (EXISTING,)
+    assert judgement.reasons("a-2") == (EXISTING_ANTI_AFFINITY,)
     assert judgement.preemption_may_help("a-2")
 
 

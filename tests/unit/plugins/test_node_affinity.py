@@ -5,7 +5,13 @@ import pytest
 from builders import node, pod
 from tidelock.framework.api import Code
 from tidelock.model.pods import Pod
-from tidelock.plugins.node_affinity import NodeAffinityPlugin
+from tidelock.plugins.node_affinity import (
+    AFFINITY_CONFLICT,
+    ENFORCED_AFFINITY_MISMATCH,
+    NODE_AFFINITY_ELSEWHERE,
+    NODE_AFFINITY_MISMATCH,
+    NodeAffinityPlugin,
+)
 from unit.plugins.scene import Scene
 
 SCENE = Scene(
@@ -74,7 +80,7 @@ def test_selector_and_required_terms_must_both_match(demanding: Pod, fitting: se
 
 def test_the_reason_is_that_of_kube_scheduler() -> None:
     judgement = SCENE.judge(NodeAffinityPlugin, pod(nodeSelector={"zone": "x"}))
-    assert judgement.reasons() == ("node(s) didn't match Pod's node affinity/selector",)
+    assert judgement.reasons() == (NODE_AFFINITY_MISMATCH,)
 
 
 @pytest.mark.parametrize(
@@ -145,17 +151,17 @@ def test_terms_that_can_match_no_node_are_refused_at_once() -> None:
     )
 
     assert judgement.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    assert judgement.status.reasons == ("pod affinity terms conflict",)
+    assert judgement.status.reasons == (AFFINITY_CONFLICT,)
 
 
 def test_nodes_outside_the_named_ones_have_a_reason_of_their_own() -> None:
     judgement = SCENE.judge(NodeAffinityPlugin, requiring(named("node-a"), nodeSelector={"zone": "x"}))
 
-    assert judgement.reasons("node-b") == ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
-    assert judgement.reasons("node-a") == ("node(s) didn't match Pod's node affinity/selector",)
+    assert judgement.reasons("node-b") == (NODE_AFFINITY_ELSEWHERE,)
+    assert judgement.reasons("node-a") == (NODE_AFFINITY_MISMATCH,)
     assert not judgement.preemption_may_help("node-a")
     other = SCENE.judge(NodeAffinityPlugin, requiring(named("node-a"), term("zone", "x")))
-    assert other.reasons("node-b") == ("node(s) didn't match Pod's node affinity/selector",)
+    assert other.reasons("node-b") == (NODE_AFFINITY_MISMATCH,)
 
 
 def test_the_added_affinity_of_the_profile_applies_to_every_pod() -> None:
@@ -167,7 +173,7 @@ def test_the_added_affinity_of_the_profile_applies_to_every_pod() -> None:
     judgement = SCENE.judge(NodeAffinityPlugin, pod(), addedAffinity=added)
 
     assert judgement.fitting == {"node-a", "node-b"}
-    assert judgement.reasons("node-c") == ("node(s) didn't match scheduler-enforced node affinity",)
+    assert judgement.reasons("node-c") == (ENFORCED_AFFINITY_MISMATCH,)
     assert judgement.scores == {"node-a": 0, "node-b": 100, "node-c": 0}
 
 

@@ -34,7 +34,7 @@ def test_a_node_must_declare_the_features_that_a_pod_needs(fields: dict[str, Any
 
     assert judgement.status.ok
     assert judgement.fitting == nodes
-    assert judgement.reasons("node-a") == ("node(s) didn't match Pod's required features",)
+    assert judgement.reasons("node-a") == (NodeDeclaredFeatures.reason,)
     assert not judgement.preemption_may_help("node-a")
 
 

@@ -17,7 +17,7 @@ def test_a_pod_fits_only_on_the_node_that_it_names() -> None:
 
     assert judgement.status.code is Code.SUCCESS
     assert judgement.fitting == {"node-b"}
-    assert judgement.reasons("node-a") == ("node(s) didn't match the requested node name",)
+    assert judgement.reasons("node-a") == (NodeName.reason,)
 
 
 def test_a_pod_that_names_an_unknown_node_fits_nowhere() -> None:

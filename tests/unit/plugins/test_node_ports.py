@@ -62,7 +62,7 @@ def test_a_port_in_use_is_the_reason_and_an_eviction_may_help() -> None:
 
     judgement = scene.judge(NodePorts, with_port(hostPort=80))
 
-    assert judgement.reasons() == ("node(s) didn't have free ports for the requested pod ports",)
+    assert judgement.reasons() == (NodePorts.reason,)
     assert judgement.preemption_may_help()
 
 

@@ -11,7 +11,7 @@ def test_a_cordoned_node_fits_no_pods() -> None:
     judgement = SCENE.judge(NodeUnschedulable, pod())
 
     assert judgement.fitting == {"node-a"}
-    assert judgement.reasons("node-b") == ("node(s) were unschedulable",)
+    assert judgement.reasons("node-b") == (NodeUnschedulable.reason,)
     assert not judgement.preemption_may_help("node-b")
 
 

@@ -2,11 +2,11 @@ from builders import node, pod
 from storage import DRIVER, attachment, claim, csi_driver, csi_node, drop, put, storage_class, using, volume
 from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Code
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.pods import Pod
-from tidelock.plugins.node_volume_limits.plugin import NodeVolumeLimits
+from tidelock.plugins.node_volume_limits.plugin import DRIVER_MISSING, TOO_MANY_VOLUMES, NodeVolumeLimits
 from unit.plugins.scene import Judgement, Scene
 
-FULL = "node(s) exceed max volume count"
 WANTING = pod("web-0", **using("mine"))
 
 
@@ -31,7 +31,7 @@ def test_volumes_of_a_driver_are_counted_against_its_limit() -> None:
     judged = scene.judge(NodeVolumeLimits, WANTING)
 
     assert judged.fitting == {"node-b", "node-c"}
-    assert judged.reasons("node-a") == (FULL,)
+    assert judged.reasons("node-a") == (TOO_MANY_VOLUMES,)
     plugin = judged.plugin
     assert isinstance(plugin, NodeVolumeLimits)
     assert plugin.preemption_may_help(judged.state, WANTING, judged.snapshot, 0)
@@ -67,7 +67,7 @@ def test_a_driver_that_requires_it_must_be_installed_on_the_node() -> None:
     put(scene.objects, csi_driver(required=True))
     judged = scene.judge(NodeVolumeLimits, WANTING)
     assert judged.fitting == {"node-a", "node-b"}
-    assert judged.reasons("node-c") == ("csi.example.com CSI driver is not installed on the node",)
+    assert judged.reasons("node-c") == (f"csi.example.com {DRIVER_MISSING}",)
     assert judged.preemption_may_help("node-c"), "as in kube-scheduler, whose status is Unschedulable"
 
     put(scene.objects, csi_node("node-c", csi_example_com=None))
@@ -99,7 +99,7 @@ def test_a_missing_claim_rules_out_all_nodes() -> None:
     judged = scene.judge(NodeVolumeLimits, user("web-0", "lost"))
 
     assert judged.fitting == set()
-    missing = 'looking up PVC shop/lost: persistentvolumeclaim "lost" not found'
+    missing = f"looking up PVC shop/lost: {claim_not_found('lost')}"
     assert judged.reasons("node-b") == (missing,)
     plugin = judged.plugin
     assert isinstance(plugin, NodeVolumeLimits)

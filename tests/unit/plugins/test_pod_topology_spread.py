@@ -7,11 +7,10 @@ from builders import node, pod
 from tidelock.framework.api import Code, Plugin
 from tidelock.model.pods import Pod
 from tidelock.model.workloads import Service, Workload
-from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
+from tidelock.plugins.pod_topology_spread.plugin import SPREAD_MISMATCH, SPREAD_NO_LABEL, PodTopologySpread
 from unit.plugins.scene import Judgement, Scene
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-TOO_MANY = "node(s) didn't match pod topology spread constraints"
 WEB = {"matchLabels": {"app": "web"}}
 
 
@@ -43,7 +42,7 @@ def test_a_domain_with_too_many_pods_is_ruled_out() -> None:
     judgement = judge(scene("a-1"), spreading(ZONE))
 
     assert judgement.fitting == {"b-1"}
-    assert judgement.reasons("a-2") == (TOO_MANY,)
+    assert judgement.reasons("a-2") == (SPREAD_MISMATCH,)
     assert judgement.preemption_may_help("a-2")
 
 
@@ -51,7 +50,7 @@ def test_evictions_do_not_help_on_a_node_without_the_topology_label() -> None:
     judgement = judge(scene(), spreading(ZONE))
 
     assert judgement.fitting == {"a-1", "a-2", "b-1"}
-    assert judgement.reasons("far") == (f"{TOO_MANY} (missing required label)",)
+    assert judgement.reasons("far") == (SPREAD_NO_LABEL,)
     assert not judgement.preemption_may_help("far")
 
 

@@ -27,7 +27,7 @@ def test_hard_taints_keep_away_pods_that_do_not_tolerate_them_all() -> None:
 def test_the_first_untolerated_taint_is_named() -> None:
     dedicated = {"key": "dedicated", "operator": "Exists"}
 
-    assert HARD.judge(TaintToleration, pod()).reasons("node-c") == ("node(s) had untolerated taint(s)",)
+    assert HARD.judge(TaintToleration, pod()).reasons("node-c") == (TaintToleration.reason,)
     assert HARD.judge(TaintToleration, pod()).detail("node-c") == "taint dedicated=batch:NoExecute"
     assert HARD.judge(TaintToleration, pod(tolerations=[dedicated])).detail("node-c") == (
         "taint gpu=:NoSchedule"

@@ -49,7 +49,7 @@ def test_a_node_that_cannot_be_read_fits_no_pod() -> None:
     judgement = Scene(node("node-a"), bad_node("node-b")).judge(UnreadableObjects, pod())
 
     assert judgement.fitting == {"node-a"}
-    assert judgement.reasons("node-b") == ("node(s) had an unreadable object",)
+    assert judgement.reasons("node-b") == (UnreadableObjects.reason,)
     assert not judgement.preemption_may_help("node-b")
 
 

@@ -7,15 +7,10 @@ from builders import node, pod
 from storage import claim, put, using
 from tidelock.cluster.placed import Placed
 from tidelock.framework.api import Code
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.pods import Pod
-from tidelock.plugins.volume_restrictions import VolumeRestrictions
+from tidelock.plugins.volume_restrictions import CLAIM_IN_USE, DISK_CONFLICT, VolumeRestrictions
 from unit.plugins.scene import Judgement, Scene
-
-IN_USE = (
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
-    "another pod"
-)
-NO_DISK = "node(s) had no available disk"
 
 
 def mounting(name: str, **source: Any) -> Pod:
@@ -71,7 +66,7 @@ def test_a_disk_is_mounted_once_per_node_unless_all_mounts_are_read_only(
 
     assert judged.fitting == ({"node-a", "node-b"} if free else {"node-b"})
     if not free:
-        assert judged.reasons("node-a") == (NO_DISK,)
+        assert judged.reasons("node-a") == (DISK_CONFLICT,)
 
 
 def test_a_read_write_once_pod_claim_in_use_rules_out_all_nodes() -> None:
@@ -81,7 +76,7 @@ def test_a_read_write_once_pod_claim_in_use_rules_out_all_nodes() -> None:
     judged = scene.judge(VolumeRestrictions, pod("web-0", **using("data")))
 
     assert judged.fitting == set()
-    assert judged.reasons("node-b") == (IN_USE,)
+    assert judged.reasons("node-b") == (CLAIM_IN_USE,)
 
 
 @pytest.mark.parametrize("modes", [["ReadWriteOnce"], ["ReadWriteMany"], ["ReadOnlyMany"]])
@@ -110,7 +105,7 @@ def test_a_claim_is_in_use_only_by_pods_of_its_namespace_on_known_nodes() -> Non
 def test_a_missing_claim_is_named() -> None:
     status = world().judge(VolumeRestrictions, pod("web-0", **using("data"))).status
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    assert status.reasons == ('persistentvolumeclaim "data" not found',)
+    assert status.reasons == (claim_not_found("data"),)
 
 
 def test_pods_without_disks_and_claims_are_skipped() -> None:

@@ -3,7 +3,14 @@ import pytest
 from builders import node, pod
 from storage import ZONE, claim, drop, put, storage_class, using, volume
 from tidelock.framework.api import Code
-from tidelock.plugins.volume_zone import VolumeZone
+from tidelock.framework.pod_claims import claim_not_found
+from tidelock.plugins.volume_zone import (
+    NO_CLAIM_NAME,
+    NO_CLASS_NAME,
+    NO_VOLUME_NAME,
+    ZONE_CONFLICT,
+    VolumeZone,
+)
 from unit.plugins.scene import Scene
 
 BETA = "failure-domain.beta.kubernetes.io/zone"
@@ -39,7 +46,7 @@ def test_a_pod_fits_where_the_zone_labels_of_its_volume_match(
     judged = scene.judge(VolumeZone, WANTING)
 
     assert judged.fitting == fitting
-    assert judged.reasons("node-b") == ("node(s) had no available volume zone",)
+    assert judged.reasons("node-b") == (ZONE_CONFLICT,)
     plugin = judged.plugin
     assert isinstance(plugin, VolumeZone)
     assert not plugin.preemption_may_help(judged.state, WANTING, judged.snapshot, 0)
@@ -70,18 +77,18 @@ def test_each_missing_object_is_named_in_turn() -> None:
         assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return status.reasons[0]
 
-    assert reason() == 'persistentvolumeclaim "data" not found'
+    assert reason() == claim_not_found("data")
     put(scene.objects, claim(storage_class=None))
-    assert reason() == "PersistentVolumeClaim had no pv name and storageClass name"
+    assert reason() == NO_CLASS_NAME
     put(scene.objects, claim(storage_class="fast"))
     assert reason() == 'storageclass.storage.k8s.io "fast" not found'
     put(scene.objects, storage_class("fast", mode="Immediate"))
-    assert reason() == "PersistentVolume had no name"
+    assert reason() == NO_VOLUME_NAME
     put(scene.objects, claim(volume="disk"))
     assert reason() == 'persistentvolume "disk" not found'
     drop(scene.objects, claim())
     nameless = pod("web-0", **using(""))
-    assert scene.judge(VolumeZone, nameless).status.reasons == ("PersistentVolumeClaim had no name",)
+    assert scene.judge(VolumeZone, nameless).status.reasons == (NO_CLAIM_NAME,)
 
 
 def test_changed_nodes_change_the_result() -> None:

@@ -47,7 +47,7 @@ def test_a_domain_gets_at_most_the_allowed_number_of_pods() -> None:
     scene.cache.assume(web("web-1"), "node-b")
     judged = scene.judging(plugin, web("web-2"))
     assert judged.fitting == {"node-c", "node-d"}
-    assert judged.reasons("node-a") == ("node(s) in a domain that has its share of the workload's pods",)
+    assert judged.reasons("node-a") == (WorkloadTopologySpread.reason,)
     assert judged.preemption_may_help("node-a")
     assert judged.narrowed("node-b", "node-c").mask.tolist() == [False, True]
 

@@ -6,7 +6,9 @@ import pytest
 from builders import NOW, level, node, pod, water_level
 from tidelock.model.meta import Key
 from tidelock.model.outlook import NextEvent, Upcoming
+from tidelock.model.quantities import CPU
 from tidelock.model.usage_annotations import Quality
+from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.scheduler.views.recent_decisions import Decision
 from tidelock.web.nodes import WaterRow
 from tidelock.web.query import BadQueryError, ViewQuery, read_query
@@ -144,7 +146,7 @@ def test_a_waiting_reservation_shows_its_reason_and_deadline() -> None:
     (row,) = core.page().reservations
     assert (row.phase, row.node, row.capacity) == ("Pending", "", "cpu 2")
     assert row.upcoming == Upcoming(NOW + 60, NextEvent.REJECTED)
-    assert row.why.startswith("InsufficientCapacity: 0/1 nodes are available: 1 Insufficient cpu.")
+    assert row.why.startswith(f"InsufficientCapacity: 0/1 nodes are available: 1 {insufficient(CPU)}.")
 
 
 def test_problems_of_reservations_are_marked() -> None:

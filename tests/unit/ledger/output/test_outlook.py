@@ -8,7 +8,7 @@ import pytest
 from builders import NOW, Json, reservation
 from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.output.status import preview_reservation, render_reservation
-from tidelock.model.outlook import NextEvent, Outlook, Upcoming, outlook
+from tidelock.model.outlook import UNPROCESSED, NextEvent, Outlook, Upcoming, outlook
 from unit.ledger import states
 from unit.ledger.ledger import LedgerScene
 
@@ -109,7 +109,7 @@ def test_a_preview_equals_the_status_and_changes_nothing(case: Scene) -> None:
 
 def test_a_reservation_that_was_not_processed_is_pending() -> None:
     state = outlook(reservation())
-    assert (state.phase, state.marks, state.why) == ("Pending", (), "the operator has not processed it yet")
+    assert (state.phase, state.marks, state.why) == ("Pending", (), UNPROCESSED)
 
 
 @pytest.mark.parametrize(

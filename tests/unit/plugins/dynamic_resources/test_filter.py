@@ -17,6 +17,7 @@ from devices import (
     wanting,
     wanting_all,
 )
+from tidelock.devices.errors import SEARCH_TIMED_OUT
 from tidelock.framework.api import Code, FilterResult
 from tidelock.framework.decision_time import DecisionTime
 from tidelock.model.pods import Pod
@@ -258,7 +259,7 @@ def test_a_search_that_takes_too_long_rules_the_node_out() -> None:
     put(cluster.objects, device_slice("a", *(f"d{index}" for index in range(40))))
     judged = cluster.judge(WANTING)
     assert judged.fitting == set()
-    assert judged.reasons("node-a") == ("timed out trying to allocate devices",)
+    assert judged.reasons("node-a") == (SEARCH_TIMED_OUT,)
     nothing = FilterResult(judged.mask, (), ())
     assert cluster.plugin.post_filter(judged.state, WANTING, judged.snapshot, nothing).unfinished
     cluster.claim()
@@ -317,4 +318,4 @@ def test_expressions_that_fail_only_after_much_work_end_the_search_on_other_node
     assert judged.fitting == set()
     reasons = [judged.reasons(f"more-{index}")[0] for index in range(20)]
     assert sum("cost limit exceeded" in each for each in reasons) == 3
-    assert sum(each == "timed out trying to allocate devices" for each in reasons) == 17
+    assert sum(each == SEARCH_TIMED_OUT for each in reasons) == 17

@@ -13,6 +13,7 @@ from devices import DRIVER, allocated, claiming, device_slice, put
 from tidelock.framework.api import FilterResult
 from tidelock.kube.errors import AdmissionUnavailable, Forbidden
 from tidelock.model.pods import Pod
+from tidelock.plugins.dynamic_resources.node_allocations import NOT_AVAILABLE
 from unit.plugins.dynamic_resources.cluster import Cluster
 from unit.plugins.scene import Judgement
 
@@ -48,7 +49,7 @@ def test_a_second_pod_fits_where_the_devices_in_flight_are() -> None:
     cluster.reserve(first)
 
     assert cluster.judge(second).fitting == {"node-a"}
-    assert cluster.judge(second).reasons("node-b") == ("resourceclaim not available on the node",)
+    assert cluster.judge(second).reasons("node-b") == (NOT_AVAILABLE,)
     cluster.reserve(second)
     assert cluster.device_of("shared") == "d0"
 

@@ -4,7 +4,8 @@ from builders import node, pod
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.own_reservations import OwnReservations
 from tidelock.model.pods import REQUIRE_RESERVATION
-from tidelock.plugins.reservation.plugin import ReservationPlugin
+from tidelock.model.quantities import CPU, MEMORY, PODS
+from tidelock.plugins.reservation.plugin import NO_OWN_RESERVATION, ReservationPlugin, insufficient_beside
 from unit.plugins.scene import Judgement, Scene
 
 REQUIRED = {REQUIRE_RESERVATION: "true"}
@@ -62,7 +63,7 @@ def test_requests_of_an_owner_beyond_its_reservation_must_be_free() -> None:
     }
     too_big = shared.judge(ReservationPlugin, pod("web-0", requests={"cpu": "4"}))
     assert too_big.fitting == {"node-b"}
-    assert too_big.reasons() == ("Insufficient cpu beside reservations",)
+    assert too_big.reasons() == (insufficient_beside(CPU),)
     assert too_big.detail() == "cpu 4 needed, 3 free, 1 reserved by shop/other"
 
 
@@ -90,7 +91,7 @@ def test_a_pod_that_requires_its_reservation_fits_only_on_its_node() -> None:
     judgement = scene().judge(ReservationPlugin, picky)
 
     assert judgement.fitting == {"node-a"}
-    assert judgement.reasons("node-b") == ("node(s) without the reservation that the pod requires",)
+    assert judgement.reasons("node-b") == (NO_OWN_RESERVATION,)
     assert judgement.detail("node-b") == ""
 
 
@@ -104,7 +105,7 @@ def test_a_required_reservation_that_is_too_small_is_refused_as_insufficient() -
     shared.reservation("other", resources={"cpu": "1"}, owner="db-0")
     judgement = shared.judge(ReservationPlugin, pod("web-0", annotations=REQUIRED, requests={"cpu": "4"}))
     assert judgement.fitting == set()
-    assert judgement.reasons("node-a") == ("Insufficient cpu beside reservations",)
+    assert judgement.reasons("node-a") == (insufficient_beside(CPU),)
 
 
 def test_a_reservation_on_a_removed_node_does_not_help_its_owner() -> None:
@@ -123,9 +124,9 @@ def test_a_refusal_names_every_insufficient_resource_and_its_reservations() -> N
     judgement = full.judge(ReservationPlugin, pod("db-0", requests={"cpu": "2", "memory": "7Gi"}))
 
     assert judgement.reasons() == (
-        "Insufficient cpu beside reservations",
-        "Insufficient memory beside reservations",
-        "Too many pods beside reservations",
+        insufficient_beside(CPU),
+        insufficient_beside(MEMORY),
+        insufficient_beside(PODS),
     )
     assert judgement.detail() == (
         "cpu 2 needed, 1500m free, 2500m reserved by shop/one, shop/two, "
@@ -156,4 +157,4 @@ def test_resources_that_extenders_manage_are_ignored() -> None:
     assert Judgement(ReservationPlugin(one.handle, args), wanting, snapshot, ()).fitting == {"node-a"}
     greedy = pod("web-0", requests={"cpu": "2", "example.com/foo": "1"})
     judged = Judgement(ReservationPlugin(one.handle, args), greedy, snapshot, ())
-    assert judged.reasons() == ("Insufficient cpu beside reservations",)
+    assert judged.reasons() == (insufficient_beside(CPU),)

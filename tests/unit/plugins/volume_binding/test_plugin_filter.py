@@ -18,14 +18,18 @@ from storage import (
     volume,
 )
 from tidelock.framework.api import Code
-from tidelock.plugins.volume_binding.plugin import VolumeBinding
+from tidelock.framework.pod_claims import claim_not_found
+from tidelock.plugins.volume_binding.plugin import (
+    NO_FREE_STORAGE,
+    NO_VOLUME_TO_BIND,
+    UNBOUND_IMMEDIATE,
+    VOLUME_GONE,
+    VOLUME_NODE_CONFLICT,
+    VolumeBinding,
+)
 from unit.plugins.scene import Judgement, Scene
 
 HOST = "kubernetes.io/hostname"
-NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
-NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
-NO_SPACE = "node(s) did not have enough free storage"
-VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 WANTING = pod("web-0", **using("data"))
 TWO = pod("web-0", **using("data", "logs"))
 
@@ -82,13 +86,13 @@ def test_a_pod_with_a_bound_claim_fits_where_its_volume_can_be_reached() -> None
     judged = judge(scene)
 
     assert judged.fitting == {"node-b", "node-c"}
-    assert judged.reasons("node-a") == (NODE_CONFLICT,)
+    assert judged.reasons("node-a") == (VOLUME_NODE_CONFLICT,)
     assert judged.narrowed("node-c", "node-a").mask.tolist() == [True, False]
     assert judged.narrowed("node-c", "node-a").snapshot.nodes[1].name == "node-a"
     plugin = judged.plugin
     assert isinstance(plugin, VolumeBinding)
     assert plugin.reasons(judged.state, WANTING, judged.narrowed("node-c", "node-a").snapshot, 1) == (
-        NODE_CONFLICT,
+        VOLUME_NODE_CONFLICT,
     )
     assert not plugin.preemption_may_help(judged.state, WANTING, judged.snapshot, 0)
 
@@ -145,7 +149,7 @@ def test_a_missing_volume_rules_out_the_nodes_that_otherwise_fit() -> None:
 
     assert judged.fitting == set()
     assert judged.reasons("node-a") == (VOLUME_GONE,)
-    assert judged.reasons("node-b") == (NODE_CONFLICT,)
+    assert judged.reasons("node-b") == (VOLUME_NODE_CONFLICT,)
 
 
 @pytest.mark.parametrize(
@@ -156,10 +160,10 @@ def test_a_missing_volume_rules_out_the_nodes_that_otherwise_fit() -> None:
             'persistentvolumeclaim "data" bound to non-existent persistentvolume "disk"',
         ),
         ({"deleted": True}, 'persistentvolumeclaim "data" is being deleted'),
-        ({"storage_class": "slow"}, "pod has unbound immediate PersistentVolumeClaims"),
-        ({"storage_class": "unheard-of"}, "pod has unbound immediate PersistentVolumeClaims"),
-        ({"storage_class": None}, "pod has unbound immediate PersistentVolumeClaims"),
-        ({"volume": "disk", "completed": False}, "pod has unbound immediate PersistentVolumeClaims"),
+        ({"storage_class": "slow"}, UNBOUND_IMMEDIATE),
+        ({"storage_class": "unheard-of"}, UNBOUND_IMMEDIATE),
+        ({"storage_class": None}, UNBOUND_IMMEDIATE),
+        ({"volume": "disk", "completed": False}, UNBOUND_IMMEDIATE),
     ],
 )
 def test_a_claim_that_cannot_be_used_is_named(fields: dict[str, Any], text: str) -> None:
@@ -171,7 +175,7 @@ def test_a_claim_that_cannot_be_used_is_named(fields: dict[str, Any], text: str)
 
 
 def test_a_missing_claim_is_named() -> None:
-    assert judge(world()).status.reasons == ('persistentvolumeclaim "data" not found',)
+    assert judge(world()).status.reasons == (claim_not_found("data"),)
 
 
 def test_an_ephemeral_claim_is_waited_for_and_must_belong_to_the_pod() -> None:
@@ -222,7 +226,7 @@ def test_a_waiting_claim_gets_only_a_suitable_volume(
     judged = judge(scene)
 
     assert judged.fitting == ({"node-b"} if suits else set())
-    assert judged.reasons("node-a") == (NO_VOLUME,)
+    assert judged.reasons("node-a") == (NO_VOLUME_TO_BIND,)
 
 
 def test_a_volume_serves_one_claim_of_a_pod() -> None:
@@ -249,7 +253,7 @@ def test_volumes_are_provisioned_in_the_topologies_of_their_class() -> None:
     judged = judge(scene)
 
     assert judged.fitting == {"node-a", "node-c"}
-    assert judged.reasons("node-b") == (NO_VOLUME,)
+    assert judged.reasons("node-b") == (NO_VOLUME_TO_BIND,)
 
 
 def test_volumes_are_provisioned_where_their_driver_has_enough_storage() -> None:
@@ -266,7 +270,7 @@ def test_volumes_are_provisioned_where_their_driver_has_enough_storage() -> None
     )
     judged = judge(scene)
     assert judged.fitting == {"node-a"}
-    assert judged.reasons("node-b") == (NO_SPACE,)
+    assert judged.reasons("node-b") == (NO_FREE_STORAGE,)
 
     drop(scene.objects, storage_capacity("a", "9Gi"))
     assert judge(scene).fitting == set()
@@ -285,7 +289,7 @@ def test_a_claim_with_a_selected_node_fits_only_on_that_node() -> None:
     )
     judged = judge(scene, TWO)
     assert judged.fitting == {"node-b"}
-    assert judged.reasons("node-a") == (NO_VOLUME,)
+    assert judged.reasons("node-a") == (NO_VOLUME_TO_BIND,)
 
     put(scene.objects, claim("logs", storage_class="fast", selected_node="node-c"))
     assert judge(scene, TWO).fitting == set()
@@ -298,8 +302,8 @@ def test_a_node_has_all_its_reasons() -> None:
     disk = volume(affinity=on_nodes("node-b"), claimed_by="data")
     put(scene.objects, claim(volume="disk"), disk, claim("logs"))
     judged = judge(scene, TWO)
-    assert judged.reasons("node-a") == (NODE_CONFLICT, NO_VOLUME)
-    assert judged.reasons("node-b") == (NO_VOLUME,)
+    assert judged.reasons("node-a") == (VOLUME_NODE_CONFLICT, NO_VOLUME_TO_BIND)
+    assert judged.reasons("node-b") == (NO_VOLUME_TO_BIND,)
 
 
 def test_changed_nodes_and_volumes_change_the_result() -> None:

@@ -7,6 +7,7 @@ import pytest
 from builders import NOW, Json, encode, node, pod
 from storage import DRIVER, claim, drop, on_nodes, put, storage_class, using, volume
 from tidelock.framework.api import Code, Handle, PatchKind, Status
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.pods import Pod
 from tidelock.plugins.volume_binding.plugin import VolumeBinding
 from unit.plugins.scene import Judgement, Scene
@@ -357,7 +358,7 @@ async def test_a_written_volume_is_not_given_to_other_pods_before_the_write_is_s
             lambda o: put(o, local("a-1", "node-a", claimed_by="another")),
             'volume "a-1" already bound to a different claim.',
         ),
-        (lambda o: drop(o, claim("two")), 'persistentvolumeclaim "two" not found'),
+        (lambda o: drop(o, claim("two")), claim_not_found("two")),
     ],
 )
 async def test_objects_that_changed_since_the_decision_are_not_overwritten(happens: Any, text: str) -> None:

@@ -9,8 +9,9 @@ from builders import NAMESPACE, NOW, Json, level, node, pod, reservation, water_
 from tidelock.framework.api import Code, PreScore
 from tidelock.ledger.output.status import render_reservation
 from tidelock.model.meta import Key
+from tidelock.model.quantities import CPU, MEMORY
 from tidelock.model.usage_annotations import NODE_LEVEL
-from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance
+from tidelock.plugins.water_level_balance.plugin import WaterLevelBalance, use_above_limit
 from unit.plugins.levelled import CPU_ALONE, POD, STATIC, at, measured
 from unit.plugins.scene import Scene
 
@@ -80,10 +81,10 @@ def test_nodes_beyond_a_limit_are_ruled_out_with_the_numbers() -> None:
     scene = Scene(measured("node-a", 80), measured("node-b", 81), measured("node-c", 90, 75))
     judged = scene.judge(WaterLevelBalance, POD, **LIMITS)
     assert judged.fitting == {"node-a"}
-    assert judged.reasons("node-b") == ("node(s) with measured cpu use above the limit",)
+    assert judged.reasons("node-b") == (use_above_limit(CPU),)
     assert judged.reasons("node-c") == (
-        "node(s) with measured cpu use above the limit",
-        "node(s) with measured memory use above the limit",
+        use_above_limit(CPU),
+        use_above_limit(MEMORY),
     )
     assert judged.detail("node-c") == "cpu 90 % used, limit 80 %, memory 75 % used, limit 70 %"
     assert not judged.preemption_may_help("node-b")
@@ -94,7 +95,7 @@ def test_a_subset_of_nodes_gets_the_same_results_as_all_nodes() -> None:
     judged = scene.judge(WaterLevelBalance, POD, **LIMITS).narrowed("node-c", "node-a")
     assert judged.mask.tolist() == [False, True]
     assert judged.plugin.reasons(judged.state, POD, judged.snapshot, 0) == (  # type: ignore[attr-defined]
-        "node(s) with measured cpu use above the limit",
+        use_above_limit(CPU),
     )
     assert judged.plugin.detail(judged.state, POD, judged.snapshot, 0) == "cpu 90 % used, limit 80 %"  # type: ignore[attr-defined]
 

@@ -12,6 +12,8 @@ from tidelock.kube.errors import (
 )
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
+from tidelock.model.quantities import CPU
+from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.scheduler.actions.extenders import Extenders
 from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from unit.scheduler.machinery import Shell, pod_path, turns
@@ -241,7 +243,9 @@ async def test_a_refused_pod_gets_its_condition_once_and_an_event_each_time() ->
         shell.wake()
 
     message = outcome.diagnosis.message
-    assert message.startswith("0/1 nodes are available: 1 Insufficient cpu. node-a: cpu 2 needed, 1 free.")
+    assert message.startswith(
+        f"0/1 nodes are available: 1 {insufficient(CPU)}. node-a: cpu 2 needed, 1 free."
+    )
     assert [(told.type, told.reason, told.note) for told in shell.recorder] == [
         ("Warning", "FailedScheduling", message)
     ] * 2  # the recorder leaves out repeated events

@@ -15,6 +15,8 @@ from tidelock.kube.errors import (
 )
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS
+from tidelock.model.quantities import CPU
+from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.scheduler.actions.binding import pod_reference
 from unit.scheduler.machinery import Shell, pod_path
 
@@ -85,7 +87,7 @@ async def test_the_nominated_node_is_written_with_the_condition() -> None:
 
     status = shell.api.objects[pod_path()]["status"]
     assert status["nominatedNodeName"] == "node-a"
-    assert status["conditions"][0]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert status["conditions"][0]["message"].startswith(f"0/1 nodes are available: 1 {insufficient(CPU)}.")
 
 
 async def test_a_nomination_that_has_ended_is_removed_from_the_status() -> None:

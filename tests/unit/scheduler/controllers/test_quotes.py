@@ -10,7 +10,9 @@ import pytest
 from builders import NAMESPACE, NOW, Json, encode, node, pod
 from tidelock.kube.client import RESERVATIONQUOTES
 from tidelock.kube.errors import Invalid, ServerError
+from tidelock.model.quantities import CPU
 from tidelock.model.reservation_quote import Quote, decode_quote
+from tidelock.plugins.reservation.plugin import insufficient_beside
 from tidelock.scheduler.core.dry_run import DryRunResult
 from unit.scheduler.machinery import Shell, turns
 
@@ -89,7 +91,7 @@ async def test_a_quote_lists_the_pods_and_reservations_in_its_way_and_its_earlie
     async with scene.open():
         pass
     blockers = scene.status["blockers"]
-    assert blockers["reasons"] == [{"reason": "Insufficient cpu beside reservations", "nodes": 1}]
+    assert blockers["reasons"] == [{"reason": insufficient_beside(CPU), "nodes": 1}]
     assert (blockers["nodeName"], blockers["shortfall"]) == ("node-a", {"cpu": "1"})
     assert [each["name"] for each in blockers["pods"]] == ["resident"]
     (reservation,) = blockers["locks"]

@@ -14,6 +14,9 @@ from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.meta import Key
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
+from tidelock.model.quantities import CPU
+from tidelock.plugins.node_resources_fit import insufficient
+from tidelock.plugins.reservation.plugin import insufficient_beside
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from unit.scheduler.machinery import Core
 
@@ -69,7 +72,7 @@ def lent(core: Core, name: str = "lock") -> tuple[str, str, str]:
 
 def test_a_borrower_uses_reserved_capacity_and_an_ordinary_pod_does_not(core: Core) -> None:
     core.add(pod("stranger", requests=ONE))
-    assert "Insufficient cpu beside reservations" in core.refuse().diagnosis.message
+    assert insufficient_beside(CPU) in core.refuse().diagnosis.message
     core.run(borrower())
     assert (core.used(), core.reserved()) == (4000, 0)
     assert status_of(core)["phase"] == "Active"
@@ -369,7 +372,7 @@ def test_an_owner_is_retried_when_a_reservation_beside_its_lent_capacity_goes() 
     reservation(core, "beside", owner="nobody", borrowable=False)
     core.run(borrower())
     core.add(pod("web-0", requests={"cpu": "3"}))
-    assert "1 Insufficient cpu." in core.refuse().diagnosis.message
+    assert f"1 {insufficient(CPU)}." in core.refuse().diagnosis.message
     assert victims(core) == []
 
     core.event_handlers.reservations.remove(core.ledger.entries[Key("shop", "beside")].reservation)
@@ -414,7 +417,7 @@ def test_only_pods_of_the_namespaces_that_the_lender_names_borrow() -> None:
     core.add(pod("other", requests=TWO, node_name="node-a"))
     reservation(core, borrowerNamespaces=["batch", "builds"])
     core.add(borrower())
-    assert "Insufficient cpu beside reservations" in core.refuse().diagnosis.message
+    assert insufficient_beside(CPU) in core.refuse().diagnosis.message
     core.run(borrower("batch-1", namespace="batch"))
     assert status_of(core)["borrowers"] == 1
 

@@ -22,6 +22,7 @@ from devices import (
 )
 from tidelock.framework.events import Action, ClusterEvent, Resource
 from tidelock.model.api.reservation import Phase
+from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE
 from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.device_core import DeviceCore, held
 
@@ -56,7 +57,7 @@ def test_a_stranger_gets_another_device_and_the_next_one_waits() -> None:
     core.pod("stranger-1")
 
     assert core.devices_of(first.pod) == {"a-1"}
-    assert "cannot allocate all claims" in core.refuse().diagnosis.message
+    assert CANNOT_ALLOCATE in core.refuse().diagnosis.message
 
 
 def test_two_reservations_hold_two_devices_and_a_third_waits_until_one_ends() -> None:
@@ -65,7 +66,7 @@ def test_two_reservations_hold_two_devices_and_a_third_waits_until_one_ends() ->
 
     assert [held(entry) for entry in entries] == [{"a-0"}, {"a-1"}, set()]
     assert entries[2].phase is Phase.PENDING
-    assert "cannot allocate all claims" in entries[2].message
+    assert CANNOT_ALLOCATE in entries[2].message
 
     core.event_handlers.reservations.remove(entries[0].reservation)
     core.decide()
@@ -330,7 +331,7 @@ def test_an_edit_of_the_claims_lets_the_reservation_wait_again() -> None:
     core.decide()
 
     assert (entry.phase, held(entry)) == (Phase.PENDING, set())
-    assert "cannot allocate all claims" in entry.message
+    assert CANNOT_ALLOCATE in entry.message
 
 
 @pytest.mark.parametrize("named", [{"more": "more"}, {"gpus": "more"}, {"gpus": "gpus", "more": "more"}])
@@ -398,7 +399,7 @@ def test_a_borrower_gets_no_device_of_a_reservation() -> None:
 
     core.pod("stranger-0", annotations={"tidelock.dev/borrows": "true"})
 
-    assert "cannot allocate all claims" in core.refuse().diagnosis.message
+    assert CANNOT_ALLOCATE in core.refuse().diagnosis.message
 
 
 def test_an_owner_goes_elsewhere_if_only_a_reservation_that_it_leaves_to_others_has_devices() -> None:

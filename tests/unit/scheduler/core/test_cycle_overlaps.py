@@ -10,6 +10,8 @@ from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.nodes import Node
+from tidelock.model.quantities import CPU
+from tidelock.plugins.reservation.plugin import insufficient_beside
 from unit.scheduler.machinery import Core
 
 HOUR = 3600
@@ -164,5 +166,5 @@ def test_a_reservation_is_only_for_its_owner() -> None:
     entry = reservation(core, "lock", owner="db-0")
     core.add(pod("web-0", requests={"cpu": "1"}))
 
-    assert "1 Insufficient cpu beside reservations" in core.refuse().diagnosis.message
+    assert f"1 {insufficient_beside(CPU)}" in core.refuse().diagnosis.message
     assert entry.phase is Phase.ACTIVE

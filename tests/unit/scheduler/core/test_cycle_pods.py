@@ -12,9 +12,16 @@ from tidelock.framework.config import Configuration
 from tidelock.framework.profile import Enabled, ProfileSettings
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
+from tidelock.model.quantities import CPU, MEMORY, PODS
 from tidelock.model.usage_annotations import NODE_LEVEL
+from tidelock.plugins.default_preemption.plugin import PREEMPTION_NOT_HELPFUL
+from tidelock.plugins.node_affinity import NODE_AFFINITY_ELSEWHERE, NODE_AFFINITY_MISMATCH
+from tidelock.plugins.node_resources_fit import insufficient
+from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.registry import BUILTINS
-from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.plugins.reservation.plugin import insufficient_beside
+from tidelock.plugins.taint_toleration import TaintToleration
+from tidelock.scheduler.core.diagnosis import NO_NODES, Diagnosis
 from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.machinery import Core
 
@@ -22,12 +29,12 @@ from unit.scheduler.machinery import Core
 @pytest.mark.parametrize(
     ("nodes", "wanted", "text"),
     [
-        ([], {}, "no nodes available to schedule pods"),
+        ([], {}, NO_NODES),
         (
             [node("node-a", cpu="4"), node("node-b", cpu="2", memory="1Gi")],
             {"requests": {"cpu": "5", "memory": "2Gi"}},
             (
-                "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu. "
+                f"0/2 nodes are available: 1 {insufficient(MEMORY)}, 2 {insufficient(CPU)}. "
                 "node-a: cpu 5 needed, 4 free; node-b: cpu 5 needed, 2 free, memory 2Gi needed, 1Gi free."
             ),
         ),
@@ -39,20 +46,20 @@ from unit.scheduler.machinery import Core
             ],
             {"requests": {"cpu": "5"}},
             (
-                "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), "
-                "1 node(s) were unschedulable. node-c: cpu 5 needed, 4 free; "
+                f"0/3 nodes are available: 1 {insufficient(CPU)}, 1 {TaintToleration.reason}, "
+                f"1 {NodeUnschedulable.reason}. node-c: cpu 5 needed, 4 free; "
                 "node-b: taint dedicated=db:NoSchedule."
             ),
         ),
         (
             [node("node-a")],
             {"nodeSelector": {"disk": "ssd"}},
-            "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.",
+            f"0/1 nodes are available: 1 {NODE_AFFINITY_MISMATCH}.",
         ),
         (
             [node("node-a", pods="0")],
             {},
-            "0/1 nodes are available: 1 Too many pods. node-a: pods 1 needed, 0 free.",
+            f"0/1 nodes are available: 1 {insufficient(PODS)}. node-a: pods 1 needed, 0 free.",
         ),
     ],
     ids=["no nodes", "numbers", "several reasons", "no numbers", "pods"],
@@ -72,7 +79,7 @@ def test_a_refusal_names_the_reservation_that_holds_the_capacity() -> None:
     core.add(pod(requests={"cpu": "2"}))
 
     assert without_preemption(core.refuse()) == (
-        "0/1 nodes are available: 1 Insufficient cpu beside reservations. "
+        f"0/1 nodes are available: 1 {insufficient_beside(CPU)}. "
         "node-a: cpu 2 needed, 1 free, 3 reserved by shop/lock."
     )
 
@@ -84,9 +91,9 @@ def test_nodes_that_the_pod_does_not_name_are_excluded_before_any_filter() -> No
     core.add(pod(requests={"cpu": "2"}, affinity={"nodeAffinity": required}))
 
     assert core.refuse().diagnosis.message == (
-        "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
+        f"0/3 nodes are available: 1 {insufficient(CPU)}, 2 {NODE_AFFINITY_ELSEWHERE}. "
         "node-a: cpu 2 needed, 1 free. "
-        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+        f"preemption: 0/3 nodes are available: 3 {PREEMPTION_NOT_HELPFUL}."
     )
 
 
@@ -96,7 +103,7 @@ def test_a_refusal_has_the_numbers_of_at_most_three_nodes() -> None:
 
     message = core.refuse().diagnosis.message
 
-    assert message.startswith("0/9 nodes are available: 9 Insufficient cpu. node-1: ")
+    assert message.startswith(f"0/9 nodes are available: 9 {insufficient(CPU)}. node-1: ")
     assert message.count("needed") == 3
 
 
@@ -107,7 +114,7 @@ def test_a_pod_whose_claim_has_an_unknown_class_is_refused_before_any_node_is_fi
 
     assert core.refuse().diagnosis == Diagnosis(
         "0/1 nodes are available: request gpu: device class gpu does not exist. "
-        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
+        f"preemption: 0/1 nodes are available: 1 {PREEMPTION_NOT_HELPFUL}.",
         frozenset({"DynamicResources"}),
     )
 

@@ -6,6 +6,7 @@ from builders import NOW, node, pod
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
+from tidelock.plugins.node_name import NodeName
 from unit.scheduler.machinery import Core
 
 NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"
@@ -49,9 +50,7 @@ def test_a_reservation_for_a_missing_node_names_it() -> None:
     entry = core.reservation(nodeName="node-a")
     core.step()
 
-    assert entry.message == (
-        "0/1 nodes are available: 1 node(s) didn't match the requested node name. There is no node node-a."
-    )
+    assert entry.message == f"0/1 nodes are available: 1 {NodeName.reason}. There is no node node-a."
 
 
 def test_used_and_reserved_capacity_both_count_as_insufficient_capacity() -> None:

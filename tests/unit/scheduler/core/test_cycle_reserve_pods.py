@@ -5,6 +5,8 @@ from typing import Any
 from builders import Json, pod
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
+from tidelock.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY, POD_AFFINITY_MISMATCH
+from tidelock.plugins.node_ports import NodePorts
 from unit.scheduler.machinery import Core
 from unit.scheduler.reserve_pods import (
     WEB,
@@ -47,7 +49,7 @@ def test_a_reservation_waits_if_existing_pods_reject_its_pod_by_anti_affinity() 
     core.step()
 
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.NO_MATCHING_NODE)
-    assert "node(s) didn't satisfy existing pods anti-affinity rules" in entry.message
+    assert EXISTING_ANTI_AFFINITY in entry.message
 
     core.event_handlers.pods.remove(pod("loner", node_name="node-a", affinity=far(term(WEB))))
     core.step()
@@ -118,7 +120,7 @@ def test_a_pod_does_not_get_the_host_port_of_a_reservation() -> None:
     core.step()
 
     thief = pod("thief", containers=port(8080))
-    assert "node(s) didn't have free ports for the requested pod ports" in decide(core, thief)
+    assert NodePorts.reason in decide(core, thief)
     assert decide(core, pod("first", containers=port(8080))) == "node-a"
 
 
@@ -151,7 +153,7 @@ def test_the_affinity_of_a_pod_ignores_reserve_pods() -> None:
     core.step()
 
     seeking = pod("web-0", affinity=near(term({"app": "db"}, ZONE)))
-    assert "node(s) didn't match pod affinity rules" in decide(core, seeking)
+    assert POD_AFFINITY_MISMATCH in decide(core, seeking)
     assert decide(core, pod("db-0", labels={"app": "db"})) == "node-a"
     assert core.cache.named(seeking.key) is not None
 

@@ -7,6 +7,7 @@ from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, REQUIRE_RESERVATION, Pod, assigned_to
+from tidelock.plugins.inter_pod_affinity import EXISTING_ANTI_AFFINITY
 from tidelock.scheduler.core.explain import explain_pod
 from unit.scheduler.gang import Gang
 from unit.scheduler.machinery import Core
@@ -159,7 +160,7 @@ def test_borrowers_count_for_anti_affinity_like_other_pods() -> None:
     def borrower(name: str, labels: Json) -> Pod:
         return pod(name, requests={"cpu": "64"}, labels=labels, annotations={BORROWS: "true"})
 
-    assert "node(s) didn't satisfy existing pods anti-affinity rules" in decide(core, borrower("web", WEB))
+    assert EXISTING_ANTI_AFFINITY in decide(core, borrower("web", WEB))
     assert decide(core, borrower("batch", {})) == "node-a"
     assert core.cache.reserve_pods.on("node-a")
 

@@ -11,6 +11,8 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
+from tidelock.model.quantities import CPU
+from tidelock.plugins.reservation.plugin import insufficient_beside
 from unit.scheduler.machinery import Core
 
 HOUR = 3600
@@ -70,7 +72,7 @@ def test_a_pod_without_a_deadline_does_not_get_planned_capacity(core: Core) -> N
     plan(core)
     core.add(pod("other", requests={"cpu": "2"}))
 
-    assert "1 Insufficient cpu beside reservations" in core.refuse().diagnosis.message
+    assert f"1 {insufficient_beside(CPU)}" in core.refuse().diagnosis.message
 
 
 @pytest.mark.parametrize(

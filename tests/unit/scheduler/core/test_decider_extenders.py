@@ -15,7 +15,10 @@ from tidelock.framework.extender import ExtenderAdviceData, ExtenderFailure
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import decode_pod
+from tidelock.model.quantities import CPU
 from tidelock.model.raw import keeping_raw
+from tidelock.plugins.default_preemption.plugin import NO_CANDIDATE
+from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.plugins.registry import BUILTINS
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.outcomes import ExtenderCall
@@ -75,7 +78,9 @@ class TestOrder:
     def test_a_pod_that_fits_no_node_is_refused_without_a_call(self) -> None:
         scheduler = core(node("node-a", cpu="0"))
         scheduler.add(pod("web-0", requests=WANTED))
-        assert scheduler.refuse().diagnosis.message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert scheduler.refuse().diagnosis.message.startswith(
+            f"0/1 nodes are available: 1 {insufficient(CPU)}."
+        )
 
     def test_later_pods_wait_for_the_answer(self) -> None:
         scheduler = core(node("node-a", cpu="1"))
@@ -142,7 +147,7 @@ class TestAnswer:
 
         refused = asked.refuse()
 
-        assert refused.diagnosis.message.startswith("0/3 nodes are available: 1 Insufficient cpu.")
+        assert refused.diagnosis.message.startswith(f"0/3 nodes are available: 1 {insufficient(CPU)}.")
 
     def test_reasons_are_those_of_the_extender(self, asked: Core) -> None:
         failed = {"node-a": ExtenderFailure("too hot", preemption_may_help=True)}
@@ -258,7 +263,7 @@ class TestVictims:
     @pytest.mark.parametrize(
         ("advice", "text"),
         [
-            (ExtenderAdviceData(victims={}), "preemption: no candidate node for preemption"),
+            (ExtenderAdviceData(victims={}), f"preemption: {NO_CANDIDATE}"),
             (ExtenderAdviceData(victims={}, error="failed preempt"), "preemption: failed preempt"),
         ],
     )
@@ -277,7 +282,7 @@ class TestVictims:
         asked.event_handlers.pods.remove(victims["node-b"].pods[0].pod)
         asked.add(pod("equal", requests={"cpu": "1"}, node_name="node-b", priority=10))
         answer(asked, ExtenderAdviceData(victims=victims))
-        assert asked.refuse().diagnosis.message.endswith("no candidate node for preemption")
+        assert asked.refuse().diagnosis.message.endswith(NO_CANDIDATE)
 
     def test_capacity_that_came_free_in_the_meantime_is_used(self, asked: Core) -> None:
         victims = self.victims(asked, "node-a")

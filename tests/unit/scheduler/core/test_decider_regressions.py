@@ -8,6 +8,8 @@ from tidelock.framework.config import MAX_BACKOFF
 from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.pods import CLAIMED_RESERVATIONS, decode_pod
+from tidelock.model.quantities import MEMORY
+from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.core.reservation_scheduler import RESERVATIONS_A_STEP
 from tidelock.scheduler.informers.event_handlers import ObjectEventHandler
@@ -110,7 +112,7 @@ def test_a_pod_with_requests_of_more_than_64_bits_fits_no_node() -> None:
     huge = {"name": "huge", "resources": {"requests": {"memory": "5Ei"}}}
     core = Core(node("node-a"))
     core.add(pod(containers=[huge, huge | {"name": "other"}]))
-    assert "1 Insufficient memory" in core.refuse().diagnosis.message
+    assert f"1 {insufficient(MEMORY)}" in core.refuse().diagnosis.message
 
 
 def test_huge_pods_of_other_schedulers_neither_end_the_event_handlers_nor_overflow_a_sum() -> None:

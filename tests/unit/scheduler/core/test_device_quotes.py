@@ -4,8 +4,10 @@ import msgspec
 
 from builders import NAMESPACE, Json, encode
 from devices import DRIVER, claim_template, pod_template, put, request, wanting
+from tidelock.devices.errors import SEARCH_TIMED_OUT
 from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.model.resource_claims import ResourceClaimTemplate
+from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE
 from tidelock.scheduler.core.dry_run import DryRunResult, render_dry_run
 from unit.scheduler.device_core import DeviceCore
 
@@ -34,7 +36,7 @@ def test_devices_of_reservations_are_not_available_to_a_quote() -> None:
     core.lock()
     answer = quoted(core, "gpus")
     assert (answer.feasible, answer.count) == (False, 0)
-    assert "cannot allocate all claims" in answer.message
+    assert CANNOT_ALLOCATE in answer.message
 
 
 def test_a_quote_names_a_missing_template() -> None:
@@ -51,7 +53,7 @@ def test_a_quote_whose_search_for_devices_takes_too_long_is_answered() -> None:
     put(core.objects, endless_template())
     answer = quoted(core, "endless")
     status = json_of(render_dry_run(quote_for("endless"), answer, core.clock.now()))
-    assert status["blockers"]["reasons"] == [{"reason": "timed out trying to allocate devices", "nodes": 1}]
+    assert status["blockers"]["reasons"] == [{"reason": SEARCH_TIMED_OUT, "nodes": 1}]
 
 
 def endless_template() -> ResourceClaimTemplate:

@@ -11,6 +11,7 @@ from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import decode_node
 from tidelock.model.pods import Pod
+from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE
 from unit.scheduler.device_core import DeviceCore, held
 
 GPU, GPUS = "example.com/gpu", "gpu.deviceclass.resource.k8s.io/devices"
@@ -75,7 +76,7 @@ def test_strangers_get_other_devices_and_the_owner_exactly_the_held_one(by_claim
     if not by_claim:
         core.place()
     core.wanting("stranger-1")
-    assert "cannot allocate all claims" in core.refuse().diagnosis.message
+    assert CANNOT_ALLOCATE in core.refuse().diagnosis.message
 
     owner = core.wanting("web-0")
     core.place()
@@ -207,7 +208,7 @@ def test_a_larger_amount_waits_beside_the_devices_until_there_are_more() -> None
     core.store()
     core.gpus(3, version=9, generation=2)
     assert (entry.phase, held(entry), entry.reserved[GPU]) == (Phase.ACTIVE, {"a-1"}, 1)
-    assert "cannot allocate all claims" in entry.resize_problem
+    assert CANNOT_ALLOCATE in entry.resize_problem
 
     core.event_handlers.reservations.remove(other.reservation)
     core.wake()

@@ -12,9 +12,14 @@ from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import SUCCESS, Filter, Handle, Mask, PreFilter, Status
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extension_point_timer import PluginError
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
+from tidelock.model.quantities import CPU
+from tidelock.plugins.node_resources_fit import insufficient
+from tidelock.plugins.node_unschedulable import NodeUnschedulable
+from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.explain import NodeReport, explain_pod, explain_reservation
 from unit.scheduler.machinery import Core
@@ -32,9 +37,9 @@ def test_the_report_of_a_node_has_the_rejections_of_all_filters() -> None:
     (told,) = reports(core, requests={"cpu": "2"}).values()
 
     assert [(each.plugin, each.reasons, each.preemption_may_help) for each in told.rejections] == [
-        ("NodeUnschedulable", ("node(s) were unschedulable",), False),
-        ("TaintToleration", ("node(s) had untolerated taint(s)",), False),
-        ("NodeResourcesFit", ("Insufficient cpu",), False),
+        ("NodeUnschedulable", (NodeUnschedulable.reason,), False),
+        ("TaintToleration", (TaintToleration.reason,), False),
+        ("NodeResourcesFit", (insufficient(CPU),), False),
     ]
     assert told.rejections[2].detail == "cpu 2 needed, 1 free"
     assert told.total == 0
@@ -105,9 +110,7 @@ def test_a_pod_that_prefilter_refuses_is_refused_by_each_node() -> None:
 
     told = reports(core, volumes=[claim])
 
-    assert {each.rejections[0].reasons for each in told.values()} == {
-        ('persistentvolumeclaim "gone" not found',)
-    }
+    assert {each.rejections[0].reasons for each in told.values()} == {(claim_not_found("gone"),)}
     assert list(told) == ["a", "b"]
 
 

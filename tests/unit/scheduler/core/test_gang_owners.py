@@ -3,6 +3,8 @@
 from builders import node, pod
 from tidelock.framework.own_reservations import ClaimedReservations
 from tidelock.model.pods import BORROWS, CLAIMED_RESERVATIONS, assigned_to
+from tidelock.model.quantities import CPU
+from tidelock.plugins.reservation.plugin import insufficient_beside
 from unit.scheduler.gang import ACTIVE, BOUND, CONSUMED, PENDING, Gang, cluster, worker
 from unit.scheduler.machinery import Core
 
@@ -34,7 +36,7 @@ def test_a_pod_gets_the_capacity_of_one_member_and_not_of_all_on_the_node() -> N
     gang = Gang(core).come()
     gang.give()
     core.add(worker(requests={"cpu": "2"}))
-    assert "1 Insufficient cpu beside reservations" in core.refuse().diagnosis.message
+    assert f"1 {insufficient_beside(CPU)}" in core.refuse().diagnosis.message
     assert gang.phases == [ACTIVE] * 2
 
 

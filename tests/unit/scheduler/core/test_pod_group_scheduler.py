@@ -6,6 +6,9 @@ from builders import NAMESPACE, node, pod
 from devices import claiming, device_class, device_slice, put, resource_claim
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
+from tidelock.model.quantities import CPU
+from tidelock.plugins.gang_scheduling import group_awaited
+from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.informers.informers import listers_of
@@ -49,7 +52,7 @@ def test_a_gang_that_does_not_fit_keeps_nothing() -> None:
     found = refusals(outcomes)
     assert found["train-0"] == found["train-1"]
     assert found["train-0"].startswith(f"pod group is unschedulable, {text}")
-    assert found["train-2"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert found["train-2"].startswith(f"0/1 nodes are available: 1 {insufficient(CPU)}.")
     core.add(pod("other", requests={"cpu": "2"}))
     assert placed(core.decide()) == ["other"]
 
@@ -84,7 +87,7 @@ def test_trials_end_once_too_few_pods_are_left() -> None:
 
     outcomes = core.decide()
 
-    assert sum("Insufficient cpu" in text for text in refusals(outcomes).values()) == 5
+    assert sum(insufficient(CPU) in text for text in refusals(outcomes).values()) == 5
     assert sum(text.startswith("0/1") for text in refusals(outcomes).values()) == 2
     assert "0 scheduled, 3 remaining" in refusals(outcomes)["train-4"]
 
@@ -154,7 +157,7 @@ def test_pods_beyond_the_needed_ones_follow_alone() -> None:
 
     assert placed(outcomes) == ["train-0", "train-1", "train-2"]
     assert list(refusals(outcomes)) == ["train-3"]
-    assert refusals(outcomes)["train-3"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert refusals(outcomes)["train-3"].startswith(f"0/1 nodes are available: 1 {insufficient(CPU)}.")
 
 
 @pytest.mark.parametrize("letters", ["abcd", "bcda", "cdab", "dabc"])
@@ -226,9 +229,7 @@ def test_pods_wait_again_once_their_group_is_gone() -> None:
     core.add(*members(3))
     core.event_handlers.others["pod_groups"].remove(pod_group(min_count=3))
 
-    assert set(refusals(core.decide()).values()) == {
-        'waiting for pods\'s pod group "train" to appear in scheduling queue'
-    }
+    assert set(refusals(core.decide()).values()) == {group_awaited("train")}
     deliver(core, pod_group(min_count=2))
     core.clock.advance(1.0)
     assert len(placed(core.decide())) == 2

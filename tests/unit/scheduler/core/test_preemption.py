@@ -9,8 +9,17 @@ from builders import node, pod
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
+from tidelock.model.quantities import CPU
 from tidelock.plugins.default_preemption import plugin as default_preemption
-from tidelock.scheduler.core.diagnosis import Diagnosis
+from tidelock.plugins.default_preemption.plugin import (
+    PREEMPTION_LATER,
+    PREEMPTION_NOT_HELPFUL,
+    VICTIM_TERMINATING,
+)
+from tidelock.plugins.default_preemption.trial import NO_VICTIMS
+from tidelock.plugins.node_resources_fit import insufficient
+from tidelock.plugins.reservation.plugin import insufficient_beside
+from tidelock.scheduler.core.diagnosis import NO_NODES, Diagnosis
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from unit.scheduler.machinery import Core
 
@@ -73,7 +82,7 @@ def test_a_pod_that_is_retried_in_the_meantime_waits_for_its_victims() -> None:
 
     diagnosis = core.refuse().diagnosis
 
-    assert "not eligible due to a terminating pod on the nominated node." in diagnosis.message
+    assert VICTIM_TERMINATING in diagnosis.message
     assert core.cache.nominator.node_of("uid-web-0") == chosen
     assert attempted(core).victims == ()
     assert core.cache.nominator.node_of("uid-web-0") != ""
@@ -101,7 +110,7 @@ def test_capacity_that_is_freed_for_a_pod_is_left_to_it_by_pods_of_at_most_its_p
 
     refused = core.refuse()
     assert (
-        "0/1 nodes are available: 1 Insufficient cpu."
+        f"0/1 nodes are available: 1 {insufficient(CPU)}."
         " node-a: cpu 2 needed, 1 free, beside shop/web-0, for which capacity is kept."
         in refused.diagnosis.message
     )
@@ -217,7 +226,7 @@ def test_a_reservation_of_equal_priority_is_never_preempted() -> None:
     core.step()
     core.add(high())
 
-    assert "1 No preemption victims found for incoming pod" in core.refuse().diagnosis.message
+    assert f"1 {NO_VICTIMS}" in core.refuse().diagnosis.message
     assert entry.phase is Phase.ACTIVE
 
 
@@ -232,7 +241,7 @@ def test_a_pod_is_retried_when_a_reservation_that_kept_evictions_from_helping_is
     core.step()
     core.add(high(cpu="4"))
     assert core.refuse().diagnosis.message.endswith(
-        "preemption: 0/1 nodes are available: 1 Insufficient cpu beside reservations."
+        f"preemption: 0/1 nodes are available: 1 {insufficient_beside(CPU)}."
     )
     attempted(core)
 
@@ -264,7 +273,7 @@ def test_no_eviction_helps_a_pod_with_its_reservation_on_another_node() -> None:
     core.add(high(annotations={"tidelock.dev/require-reservation": "true"}))
 
     assert core.refuse().diagnosis.message.endswith(
-        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+        f"preemption: 0/2 nodes are available: 2 {PREEMPTION_NOT_HELPFUL}."
     )
     assert attempted(core).node_name == ""
 
@@ -307,7 +316,7 @@ def test_capacity_that_is_freed_for_a_reservation_is_only_used_by_its_owner() ->
     core.ledger.waiting_reservations.untried.clear()
 
     core.add(pod("thief", requests={"cpu": "2"}, priority=10))
-    assert "Insufficient cpu" in core.refuse().diagnosis.message
+    assert insufficient(CPU) in core.refuse().diagnosis.message
     core.add(pod("web-0", requests={"cpu": "2"}))
     assert core.place().pod.meta.name == "web-0"
 
@@ -409,7 +418,6 @@ LONELY = {
         ]
     }
 }
-LATER = "Preemption is tried on in a later attempt"
 
 
 def nine_and_one() -> Core:
@@ -432,7 +440,7 @@ def test_a_pod_with_anti_affinity_tries_evictions_on_a_few_nodes_at_a_time(
         attempts += 1
         assert attempts <= 4
         assert diagnosis.again is not (attempted(core).node_name == "node-9")
-        assert (f"7 {LATER}" in diagnosis.message) is diagnosis.again
+        assert (f"7 {PREEMPTION_LATER}" in diagnosis.message) is diagnosis.again
         core.clock.advance(10)  # its backoff
 
     core = nine_and_one()
@@ -465,7 +473,7 @@ def test_a_reservation_with_anti_affinity_tries_evictions_on_a_few_nodes_at_a_ti
 def test_without_a_plugin_or_a_node_preemption_is_not_tried() -> None:
     core = Core()
     core.add(high(status={"nominatedNodeName": "node-a"}))
-    assert core.refuse().diagnosis.message == "no nodes available to schedule pods"
+    assert core.refuse().diagnosis.message == NO_NODES
     assert core.cache.nominator.node_of("uid-web-0") == ""
 
     crowd = crowded()

@@ -4,6 +4,8 @@ from itertools import islice
 
 from builders import NOW, node
 from tidelock.model.meta import Key
+from tidelock.model.quantities import CPU
+from tidelock.plugins.reservation.plugin import insufficient_beside
 from tidelock.scheduler.views.recent_decisions import MOST, Decision, RecentDecisions
 from unit.scheduler.machinery import Shell
 
@@ -71,7 +73,7 @@ async def test_decisions_on_pods_and_reservations_are_noted() -> None:
         ("Reservation", "lock", "Active", "node-a"),
     ]
     newest = next(iter(shell.recent))
-    assert newest.why.startswith("0/1 nodes are available: 1 Insufficient cpu beside reservations")
+    assert newest.why.startswith(f"0/1 nodes are available: 1 {insufficient_beside(CPU)}")
     assert newest.at == shell.clock.now()
 
 

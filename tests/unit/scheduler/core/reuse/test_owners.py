@@ -8,6 +8,8 @@ from tidelock.ledger.output.audit import record
 from tidelock.ledger.output.status import render_reservation
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
+from tidelock.model.quantities import CPU
+from tidelock.plugins.node_resources_fit import insufficient
 from unit.scheduler.machinery import Core
 from unit.scheduler.reuse import TWO, entry_of, occupied, reservation
 
@@ -220,7 +222,7 @@ def test_a_second_owner_shares_the_rest_of_the_reservation() -> None:
     assert occupied(core)[2] == "pod shop/web-0 uses it, and 1 more"
 
     core.add(pod("web-2", requests=TWO, labels={"app": "web"}))
-    assert "Insufficient cpu" in core.refuse().diagnosis.message
+    assert insufficient(CPU) in core.refuse().diagnosis.message
 
 
 def test_a_replacement_that_requires_its_reservation_waits_until_the_former_owner_is_gone(core: Core) -> None:
