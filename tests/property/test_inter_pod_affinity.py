@@ -8,7 +8,7 @@ from property.changes import assert_changes_count
 from property.neighbours import DICE, Dice
 from property.oracles import inter_pod_affinity as oracle
 from tidelock.model.pods import Pod
-from tidelock.plugins.inter_pod_affinity import InterPodAffinity
+from tidelock.plugins.inter_pod_affinity import POD_AFFINITY_MISMATCH, InterPodAffinity
 
 
 def neighbour(dice: Dice) -> Callable[[str], Pod]:
@@ -27,7 +27,7 @@ def test_all_nodes_are_filtered_as_one_node_at_a_time(dice: Dice) -> None:
     for name, why in expected.items():
         if why:
             assert judgement.reasons(name) == (why,)
-            assert judgement.preemption_may_help(name) == (why != oracle.AFFINITY)
+            assert judgement.preemption_may_help(name) == (why != POD_AFFINITY_MISMATCH)
 
 
 @given(DICE)

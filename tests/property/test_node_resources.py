@@ -14,7 +14,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import CEILING, plus
 from tidelock.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from tidelock.plugins.node_resources_fit import NodeResourcesFit, whole_percent
+from tidelock.plugins.node_resources_fit import NodeResourcesFit, insufficient, whole_percent
 from unit.plugins.scene import Scene
 
 GPU = "nvidia.com/gpu"
@@ -111,7 +111,7 @@ def test_fit_rules_out_nodes_that_lack_a_resource(
     short = {name: fit.shortages(wanting, used, ignored, groups) for name, used in uses.items()}
     assert judgement.fitting == {name for name, resources in short.items() if not resources}
     for name, resources in short.items():
-        told = {"Too many pods" if each == "pods" else f"Insufficient {each}" for each in resources}
+        told = {insufficient(each) for each in resources}
         assert set(judgement.reasons(name)) == told
         assert judgement.preemption_may_help(name) == all(resources.values())
 

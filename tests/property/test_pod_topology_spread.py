@@ -15,7 +15,7 @@ from tidelock.model.pod_placement import SpreadConstraint
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector
 from tidelock.model.workloads import Service
-from tidelock.plugins.pod_topology_spread.plugin import PodTopologySpread
+from tidelock.plugins.pod_topology_spread.plugin import SPREAD_MISMATCH, PodTopologySpread
 
 
 def neighbour(dice: Dice) -> Callable[[str], Pod]:
@@ -62,7 +62,7 @@ def test_all_nodes_are_filtered_as_one_node_at_a_time(dice: Dice) -> None:
     for name, why in expected.items():
         if why:
             assert judgement.reasons(name) == (why,)
-            assert judgement.preemption_may_help(name) == (why == oracle.TOO_MANY)
+            assert judgement.preemption_may_help(name) == (why == SPREAD_MISMATCH)
 
 
 @given(DICE)

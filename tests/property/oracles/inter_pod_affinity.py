@@ -10,11 +10,13 @@ from tidelock.model.nodes import Node
 from tidelock.model.pod_placement import PodAffinity, PodAffinityTerm
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
+from tidelock.plugins.inter_pod_affinity import (
+    EXISTING_ANTI_AFFINITY,
+    POD_AFFINITY_MISMATCH,
+    POD_ANTI_AFFINITY_MISMATCH,
+)
 
 MATCHES = ""
-AFFINITY = "node(s) didn't match pod affinity rules"
-ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
-EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def near(pod: Pod) -> PodAffinity:
@@ -59,19 +61,19 @@ def verdicts(world: World, pod: Pod) -> dict[str, str]:
 
 def _verdict(world: World, pod: Pod, node: Node) -> str:
     if not _near_enough(world, pod, node):
-        return AFFINITY
+        return POD_AFFINITY_MISMATCH
     for other, node_name in world.placed:
         for term in far(pod).required:
             if means(world, pod, term, other, placing=pod) and share_domain(
                 world, node, node_name, term.topology_key
             ):
-                return ANTI_AFFINITY
+                return POD_ANTI_AFFINITY_MISMATCH
     for other, node_name in world.placed:
         for term in far(other).required:
             if means(world, other, term, pod, placing=pod) and share_domain(
                 world, node, node_name, term.topology_key
             ):
-                return EXISTING
+                return EXISTING_ANTI_AFFINITY
     return MATCHES
 
 

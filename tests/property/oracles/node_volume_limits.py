@@ -1,9 +1,11 @@
 """NodeVolumeLimits for one node, with a full count of its volumes."""
 
 from property.disks import World
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.storage import CsiDriver, CsiNode, PersistentVolumeClaim, VolumeAttachment
+from tidelock.plugins.node_volume_limits.plugin import DRIVER_MISSING, TOO_MANY_VOLUMES
 
 Handle = tuple[str, str]
 
@@ -11,7 +13,7 @@ Handle = tuple[str, str]
 def reasons(world: World, wanting: Pod, on: Node) -> tuple[str, ...]:
     for name in names(wanting):
         if world.claim(name) is None:
-            return (f'looking up PVC shop/{name}: persistentvolumeclaim "{name}" not found',)
+            return (f"looking up PVC shop/{name}: {claim_not_found(name)}",)
     of_pods = {handle for other in world.pods_on(on) for handle in handles(world, other)}
     attached = {
         (each.spec.attacher, volume.spec.csi.volume_handle)
@@ -25,7 +27,7 @@ def reasons(world: World, wanting: Pod, on: Node) -> tuple[str, ...]:
     for name in sorted({name for name, _ in handles(world, wanting)}):
         driver = world.find(CsiDriver, name)
         if driver is not None and driver.spec.prevent_pod_scheduling_if_missing and name not in installed:
-            return (f"{name} CSI driver is not installed on the node",)
+            return (f"{name} {DRIVER_MISSING}",)
     new = handles(world, wanting) - of_pods
     for entry in csi_node.spec.drivers if csi_node else ():
         if entry.allocatable is None or entry.allocatable.count is None:
@@ -33,7 +35,7 @@ def reasons(world: World, wanting: Pod, on: Node) -> tuple[str, ...]:
         added = sum(name == entry.name for name, _ in new)
         there = sum(name == entry.name for name, _ in of_pods | attached)
         if added and there + added > entry.allocatable.count:
-            return ("node(s) exceed max volume count",)
+            return (TOO_MANY_VOLUMES,)
     return ()
 
 

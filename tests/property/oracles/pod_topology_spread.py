@@ -9,11 +9,10 @@ from tidelock.model.nodes import Node
 from tidelock.model.pod_placement import NodeAffinity, SpreadConstraint
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import LabelSelector
+from tidelock.plugins.pod_topology_spread.plugin import SPREAD_MISMATCH, SPREAD_NO_LABEL
 
 HOSTNAME = "kubernetes.io/hostname"
 MATCHES = ""
-TOO_MANY = "node(s) didn't match pod topology spread constraints"
-NO_LABEL = f"{TOO_MANY} (missing required label)"
 
 
 def selects(constraint: SpreadConstraint, pod: Pod, other: Pod) -> bool:
@@ -86,11 +85,11 @@ def _verdict(
     for constraint, counts in zip(constraints, domains, strict=True):
         value = node.meta.labels.get(constraint.topology_key)
         if value is None:
-            return NO_LABEL
+            return SPREAD_NO_LABEL
         enough = len(counts) >= (constraint.min_domains or 1)
         least = min(counts.values()) if enough else 0
         if counts.get(value, 0) + selects(constraint, pod, pod) - least > constraint.max_skew:
-            return TOO_MANY
+            return SPREAD_MISMATCH
     return MATCHES
 
 

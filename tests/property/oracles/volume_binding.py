@@ -6,6 +6,7 @@ import msgspec
 
 from property.disks import World
 from property.oracles.node_volume_limits import names
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.quantities import parse_quantity
@@ -17,11 +18,13 @@ from tidelock.model.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
 )
-
-NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
-NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
-NO_SPACE = "node(s) did not have enough free storage"
-VOLUME_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+from tidelock.plugins.volume_binding.plugin import (
+    NO_FREE_STORAGE,
+    NO_VOLUME_TO_BIND,
+    UNBOUND_IMMEDIATE,
+    VOLUME_GONE,
+    VOLUME_NODE_CONFLICT,
+)
 
 
 @dataclass
@@ -40,7 +43,7 @@ def refusal(world: World, wanting: Pod) -> str:
         claim = world.claim(name)
         if claim is None:
             created = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
-            return created if ephemeral else f'persistentvolumeclaim "{name}" not found'
+            return created if ephemeral else claim_not_found(name)
         if claim.status.phase == "Lost":
             volume = claim.spec.volume_name
             return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
@@ -53,7 +56,7 @@ def refusal(world: World, wanting: Pod) -> str:
         kind = world.storage_class(claim.spec.storage_class_name or "")
         waits = kind is not None and kind.volume_binding_mode == "WaitForFirstConsumer"
         if not claim.spec.volume_name and not waits:
-            return "pod has unbound immediate PersistentVolumeClaims"
+            return UNBOUND_IMMEDIATE
     return ""
 
 
@@ -66,7 +69,12 @@ def plan(world: World, wanting: Pod, on: Node) -> Plan:
     unmet, no_space = check_waiting(
         world, [claim for claim in claims if not claim.spec.volume_name], on, made
     )
-    told = ((conflict, NODE_CONFLICT), (unmet, NO_VOLUME), (no_space, NO_SPACE), (gone, VOLUME_GONE))
+    told = (
+        (conflict, VOLUME_NODE_CONFLICT),
+        (unmet, NO_VOLUME_TO_BIND),
+        (no_space, NO_FREE_STORAGE),
+        (gone, VOLUME_GONE),
+    )
     made.reasons = [text for true, text in told if true]
     return made
 

@@ -1,34 +1,30 @@
 """VolumeRestrictions for one node: the mounts of its pods, and the use of claims on all nodes."""
 
 from property.disks import World
+from tidelock.framework.pod_claims import claim_not_found
 from tidelock.model.nodes import Node
 from tidelock.model.pod_volumes import Volume
 from tidelock.model.pods import Pod
-
-NO_DISK = "node(s) had no available disk"
-IN_USE = (
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
-    "another pod"
-)
+from tidelock.plugins.volume_restrictions import CLAIM_IN_USE, DISK_CONFLICT
 
 
 def refusal(world: World, wanting: Pod) -> str:
     for name in claim_names(wanting):
         if world.claim(name) is None:
-            return f'persistentvolumeclaim "{name}" not found'
+            return claim_not_found(name)
     return ""
 
 
 def reasons(world: World, wanting: Pod, on: Node) -> tuple[str, ...]:
     for other in world.pods_on(on):
         if any(clash(mine, theirs) for mine in wanting.spec.volumes for theirs in other.spec.volumes):
-            return (NO_DISK,)
+            return (DISK_CONFLICT,)
     there = {each.name for each in world.nodes}
     used = {name for other, node_name in world.placed if node_name in there for name in claim_names(other)}
     for name in claim_names(wanting):
         claim = world.claim(name)
         if claim is not None and "ReadWriteOncePod" in claim.spec.access_modes and name in used:
-            return (IN_USE,)
+            return (CLAIM_IN_USE,)
     return ()
 
 
