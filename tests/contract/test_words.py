@@ -1,13 +1,26 @@
-"""The words of the reasons of refusals. Other tests import them, so that these are their only copies.
+"""The words of refusals. Other tests import them, so that these are their only copies.
 
 kube-scheduler's words are a contract: tools that read events and conditions look for them.
 """
 
 import pytest
 
+from tidelock.binders.claim_check import allocating_text, reserved_text
 from tidelock.devices.errors import SEARCH_TIMED_OUT
 from tidelock.framework.pod_claims import claim_not_found
-from tidelock.ledger.owners.awaited import NAMED_BY_NONE
+from tidelock.framework.rejections import nodes_by_reason, shortage_text
+from tidelock.framework.waiting_pods import timeout_text
+from tidelock.ledger.messages import (
+    binding_text,
+    bound_text,
+    cordoned_text,
+    edited_text,
+    gone_text,
+    holding_text,
+    overcommitted_text,
+    taken_text,
+)
+from tidelock.ledger.owners.awaited import NAMED_BY_NONE, awaited_text
 from tidelock.model.outlook import UNPROCESSED
 from tidelock.model.quantities import CPU, MEMORY, PODS
 from tidelock.plugins.default_preemption.plugin import (
@@ -59,8 +72,12 @@ from tidelock.plugins.volume_zone import NO_CLAIM_NAME, NO_CLASS_NAME, NO_VOLUME
 from tidelock.plugins.water_level_balance.plugin import use_above_limit
 from tidelock.plugins.workload_topology_spread.plugin import WorkloadTopologySpread
 from tidelock.scheduler.core.diagnosis import NO_NODES
+from tidelock.scheduler.core.gang import too_few_text
+from tidelock.scheduler.core.pod_group_scheduler import unsatisfied_text
+from tidelock.scheduler.defrag.controller import unhelpful_text
 
 OF_KUBE_SCHEDULER = (
+    (nodes_by_reason(5, {"b": 2, "a": 3}), "0/5 nodes are available: 2 b, 3 a."),
     (NO_NODES, "no nodes available to schedule pods"),
     (NodeName.reason, "node(s) didn't match the requested node name"),
     (NodePorts.reason, "node(s) didn't have free ports for the requested pod ports"),
@@ -111,6 +128,8 @@ OF_KUBE_SCHEDULER = (
     (NEVER_PREEMPTS, "not eligible due to preemptionPolicy=Never."),
     (VICTIM_TERMINATING, "not eligible due to a terminating pod on the nominated node."),
     (NO_CANDIDATE, "no candidate node for preemption"),
+    (unsatisfied_text(3, 2, 1), "minCount (3) cannot be satisfied: 2 scheduled, 1 remaining"),
+    (timeout_text("gang", "1m0s"), "rejected due to timeout after waiting 1m0s at plugin gang"),
 )
 OWN = (
     (PREEMPTION_LATER, "Preemption is tried on in a later attempt"),
@@ -123,9 +142,26 @@ OWN = (
     (use_above_limit(CPU), "node(s) with measured cpu use above the limit"),
     (NAMED_BY_NONE, "waiting for a reservation, and none names this pod as its owner"),
     (UNPROCESSED, "the operator has not processed it yet"),
+    (shortage_text("cpu", "2", "1500m"), "cpu 2 needed, 1500m free"),
+    (too_few_text(3, 2), "needs capacity for 3 reservations at once, and 2 fit"),
+    (
+        awaited_text("shop/lock", "Planned: Planned"),
+        "waiting for reservation shop/lock, which is Planned: Planned",
+    ),
+    (holding_text("cpu 1", "node-a"), "cpu 1 held on node-a"),
+    (taken_text("pod shop/x", "cpu 1", "node-a"), "pod shop/x took cpu 1 reserved on node-a"),
+    (overcommitted_text("node-a", "cpu 1"), "node-a is overcommitted by cpu 1"),
+    (cordoned_text("node-a"), "node node-a is cordoned"),
+    (gone_text("node-a", "uid"), "node node-a (uid uid) is gone"),
+    (edited_text("node-b"), "the spec now names node-b"),
+    (binding_text("shop/x", "node-a"), "pod shop/x is being bound to node-a"),
+    (bound_text("shop/x", "node-a"), "pod shop/x is bound to node-a"),
+    (reserved_text("d", "shop/lock"), "device d is reserved by shop/lock"),
+    (allocating_text("d", "shop/one"), "device d is being allocated to claim shop/one"),
+    (unhelpful_text("node-a"), "moving its pods would no longer free enough capacity on node-a"),
 )
 
 
-@pytest.mark.parametrize(("reason", "words"), [*OF_KUBE_SCHEDULER, *OWN])
-def test_a_reason_has_its_words(reason: str, words: str) -> None:
-    assert reason == words
+@pytest.mark.parametrize(("text", "words"), [*OF_KUBE_SCHEDULER, *OWN])
+def test_a_refusal_has_its_words(text: str, words: str) -> None:
+    assert text == words

@@ -26,6 +26,7 @@ from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import ASSIGNED_POD_DELETE, RESOURCE_CLAIM_DELETE
 from tidelock.framework.rejections import numbers_of, reasons_of
 from tidelock.ledger.lifecycle.steady_clock import SteadyClock
+from tidelock.ledger.messages import binding_text
 from tidelock.model.devices import DeviceId
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, assigned_to
@@ -108,7 +109,7 @@ class AdmissionCheck:
             # The API server itself answers for a pod that is certainly bound.
             if placed.node_name == node_name or not placed.assumed:
                 return ""
-            return f"pod {pod.key} is being bound to {placed.node_name}"
+            return binding_text(pod.key, placed.node_name)
         refusal = self._diagnosis(pod, node_name)
         if refusal or dry_run:
             return refusal

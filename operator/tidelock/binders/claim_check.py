@@ -86,7 +86,7 @@ class ClaimCheck:
     def _problems(self, claim: ResourceClaim, allocation: AllocationResult) -> Iterator[str]:
         """Yield why devices can't be allocated. Admin access leaves a device to its user."""
         for device, holder in self._reserved(claim):
-            yield f"device {device} is reserved by {holder}"
+            yield reserved_text(device, holder)
         given = {
             each.id: key
             for key, other in self._claims.in_flight.items()
@@ -95,4 +95,14 @@ class ClaimCheck:
         }
         for each in allocation.devices.results:
             if each.id in given and each.share_id is None and not each.admin_access:
-                yield f"device {each.id} is being allocated to claim {given[each.id]}"
+                yield allocating_text(each.id, given[each.id])
+
+
+def reserved_text(device: object, holder: object) -> str:
+    """Say that a reservation holds a device."""
+    return f"device {device} is reserved by {holder}"
+
+
+def allocating_text(device: object, claim: object) -> str:
+    """Say that another claim gets a device."""
+    return f"device {device} is being allocated to claim {claim}"

@@ -49,3 +49,8 @@ def nodes_by_reason(nodes: int, counts: Mapping[str, int]) -> str:
     if len(counts) > len(common):
         texts.append(f"and {len(counts) - len(common)} other reasons")
     return f"0/{nodes} nodes are available" + (f": {', '.join(texts)}." if texts else ".")
+
+
+def shortage_text(resource: str, needed: str, free: str) -> str:
+    """Say how much of a resource is needed, and how much a node has."""
+    return f"{resource} {needed} needed, {free} free"

@@ -59,7 +59,7 @@ class WaitingPod:
         """Note that a plugin's time is over."""
         if plugin in self._pending:
             waited = format_duration(self.waits[plugin])
-            self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
+            self.reject(plugin, timeout_text(plugin, waited))
 
     def when_decided(self, callback: Callable[[], None]) -> None:
         """Call a function once it is decided."""
@@ -127,3 +127,8 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes}m{tail}"
     return f"{minutes}m{tail}" if minutes else tail
+
+
+def timeout_text(plugin: str, waited: str) -> str:
+    """Say that a pod has waited for too long, in kube-scheduler's words."""
+    return f"rejected due to timeout after waiting {waited} at plugin {plugin}"

@@ -4,6 +4,7 @@ from tidelock.ledger.lifecycle import deadlines, lifetime
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reserved_devices import devices_text
 from tidelock.model.instants import format_instant
+from tidelock.model.meta import Key
 from tidelock.model.quantities import PODS, Resources, format_resources
 
 
@@ -16,7 +17,47 @@ def held_text(entry: ReservationInfo) -> str:
     """Describe the capacity that a reservation holds, and its node."""
     amounts = {name: units for name, units in entry.reserved.items() if name != PODS}
     parts = [text for text in (amounts_text(amounts), devices_text(entry.devices)) if text]
-    return f"{' and '.join(parts) or 'a place for a pod'} held on {entry.node}"
+    return holding_text(" and ".join(parts) or "a place for a pod", entry.node)
+
+
+def holding_text(what: str, node_name: str) -> str:
+    """Say that something is held on a node."""
+    return f"{what} held on {node_name}"
+
+
+def taken_text(taker: str, what: str, node_name: str) -> str:
+    """Say that a pod or claim took something that was reserved."""
+    return f"{taker} took {what} reserved on {node_name}"
+
+
+def overcommitted_text(node_name: str, amounts: str) -> str:
+    """Say by how much a node's pods and reservations exceed it."""
+    return f"{node_name} is overcommitted by {amounts}"
+
+
+def cordoned_text(node_name: str) -> str:
+    """Say that a node takes no pods."""
+    return f"node {node_name} is cordoned"
+
+
+def gone_text(node_name: str, node_uid: str) -> str:
+    """Say that a node was deleted."""
+    return f"node {node_name} (uid {node_uid}) is gone"
+
+
+def edited_text(node_name: str) -> str:
+    """Say that an edited spec names another node."""
+    return f"the spec now names {node_name}"
+
+
+def binding_text(pod: Key | str, node_name: str) -> str:
+    """Say that a pod has a node, and is not bound yet."""
+    return f"pod {pod} is being bound to {node_name}"
+
+
+def bound_text(pod: Key | str, node_name: str) -> str:
+    """Say that a pod is bound."""
+    return f"pod {pod} is bound to {node_name}"
 
 
 def planned_text(entry: ReservationInfo) -> str:

@@ -47,6 +47,7 @@ from tidelock.framework.plugin_args import (
     read_args,
     refuse_args,
 )
+from tidelock.framework.rejections import shortage_text
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.devices import DeviceClass
@@ -170,7 +171,7 @@ class NodeResourcesFit(PreFilter, Filter, Score, EnqueueExtensions):
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Return the needed and free amounts of every missing resource."""
         return ", ".join(
-            f"{resource} {format_quantity(resource, needed)} needed, {format_quantity(resource, free)} free"
+            shortage_text(resource, format_quantity(resource, needed), format_quantity(resource, free))
             for resource, needed, free in _shortages(state.expect(_Wanted), snapshot, row)
         )
 

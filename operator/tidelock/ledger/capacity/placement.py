@@ -11,7 +11,16 @@ from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.lifecycle.two_phase import two_phase_begun
-from tidelock.ledger.messages import amounts_text, held_text, planned_text
+from tidelock.ledger.messages import (
+    amounts_text,
+    cordoned_text,
+    edited_text,
+    gone_text,
+    held_text,
+    overcommitted_text,
+    planned_text,
+    taken_text,
+)
 from tidelock.ledger.owners import occupants
 from tidelock.ledger.owners.claim import Taken
 from tidelock.ledger.records import Records
@@ -149,7 +158,7 @@ class Placement:
         """Free the capacity at once that an edited spec no longer requests. A larger request must wait."""
         spec = entry.reservation.spec
         if spec is not None and spec.node_name not in (None, entry.node):
-            self.displace(entry, reasons.WAITING, f"the spec now names {spec.node_name}", now)
+            self.displace(entry, reasons.WAITING, edited_text(spec.node_name), now)
             return
         self._holdings.hold(entry, entry.kept_of(entry.reserved), entry.kept_devices(entry.devices))
         if not lifetime.wants_longer(entry):
@@ -215,7 +224,7 @@ class Placement:
 
     def lose_device(self, entry: ReservationInfo, device: DeviceId, claim: Key, now: float) -> None:
         """Let a reservation wait for capacity again, because a claim of others has one of its devices."""
-        entry.violation = f"claim {claim} took device {device} reserved on {entry.node}"
+        entry.violation = taken_text(f"claim {claim}", f"device {device}", entry.node)
         self.displace(entry, reasons.VIOLATED, entry.violation, now)
 
     def displace(
@@ -242,7 +251,7 @@ class Placement:
 
     def _lose(self, entry: ReservationInfo, now: float) -> None:
         """Take the capacity of a reservation on a node that is gone. One that names the node ends."""
-        text = f"node {entry.node} (uid {entry.node_uid}) is gone"
+        text = gone_text(entry.node, entry.node_uid)
         if entry.reservation.pinned:
             self._holdings.hold(entry, NOTHING)
             self._records.end(entry, Event.LOSE_NODE, reasons.NODE_LOST, text, now)
@@ -262,7 +271,7 @@ class Placement:
         while (found := first_loser(self._columns, self._holdings, name, left)) is not None:
             loser, shortfall = found
             if intruder is None:
-                text = f"{name} is overcommitted by {amounts_text(shortfall)}"
+                text = overcommitted_text(name, amounts_text(shortfall))
                 self.displace(loser, reasons.OVERCOMMITTED, text, now)
             else:
                 self._violate(loser, intruder, shortfall, now)
@@ -286,7 +295,7 @@ class Placement:
         """Take capacity that a pod uses from a reservation, which keeps the rest or moves to another node."""
         taken = at_most(entry.held, shortfall) or at_most(entry.reserved, shortfall)  # all of it may be lent
         left = minus(entry.reserved, taken)
-        text = f"pod {intruder.key} took {amounts_text(taken)} reserved on {entry.node}"
+        text = taken_text(f"pod {intruder.key}", amounts_text(taken), entry.node)
         entry.violation = text
         if left and not entry.moves_when_violated:
             self._holdings.hold(entry, left)
@@ -339,7 +348,7 @@ class Placement:
 
 def _node_problem(node: Node) -> tuple[str, str] | None:
     if node.unschedulable:
-        return reasons.NODE_CORDONED, f"node {node.name} is cordoned"
+        return reasons.NODE_CORDONED, cordoned_text(node.name)
     if not node.ready:
         return reasons.NODE_NOT_READY, f"node {node.name} is not ready"
     return None

@@ -10,6 +10,7 @@ from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
+from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 
 NAMED_BY_NONE = "waiting for a reservation, and none names this pod as its owner"
@@ -25,10 +26,16 @@ def awaited_reasons(ownership: Ownership, pod: Pod) -> tuple[str, ...]:
     if not named:
         former = ownership.former(pod)
         return (f"{NAMED_BY_NONE}: {former}" if former else NAMED_BY_NONE,)
-    first, *others = [f"{entry.key}, which is {_standing(entry)}" for entry in named[:_NAMED]]
+    first, *rest = named[:_NAMED]
+    others = [_described(entry.key, _standing(entry)) for entry in rest]
     if len(named) > _NAMED:
         others.append(f"{len(named) - _NAMED} more")
-    return f"waiting for reservation {first}", *(f"or {other}" for other in others)
+    return awaited_text(first.key, _standing(first)), *(f"or {other}" for other in others)
+
+
+def awaited_text(key: Key | str, standing: str) -> str:
+    """Name the reservation that a pod waits for, with its phase and reason."""
+    return f"waiting for reservation {_described(key, standing)}"
 
 
 def repeats(text: str, earlier: str) -> bool:
@@ -37,6 +44,10 @@ def repeats(text: str, earlier: str) -> bool:
     An earlier process may have known how a reservation ended, which this one does not.
     """
     return earlier == text or (text == NAMED_BY_NONE and earlier.startswith(f"{NAMED_BY_NONE}: "))
+
+
+def _described(key: Key | str, standing: str) -> str:
+    return f"{key}, which is {standing}"
 
 
 def _standing(entry: ReservationInfo) -> str:

@@ -10,6 +10,7 @@ from tidelock.ledger.capacity.placement import Placement
 from tidelock.ledger.lifecycle.choices import Choices
 from tidelock.ledger.lifecycle.endings import Endings
 from tidelock.ledger.lifecycle.transitions import SETTLED, Event
+from tidelock.ledger.messages import binding_text, bound_text
 from tidelock.ledger.owners.claim import Claim, Taken
 from tidelock.ledger.owners.ownership import Ownership
 from tidelock.ledger.owners.unconfirmed import UnconfirmedClaims
@@ -62,7 +63,7 @@ class Claims:
         own = self._ownership.taken(pod, node_name)
         if not own:
             return None
-        text = f"pod {pod.key} is being bound to {node_name}"
+        text = binding_text(pod.key, node_name)
         failure = "the owner's binding failed"
         needed = beyond(pod.requests, self._holdings.sharing.amounts_of(pod.uid, node_name))
         claim = self.in_flight[pod.uid] = self._claim(pod, node_name, own, needed, text, failure, now)
@@ -232,7 +233,7 @@ class Claims:
     def _consume(self, entry: ReservationInfo, pod: Pod, node_name: str, now: float) -> None:
         self._holdings.hold(entry, NOTHING)
         entry.bound_pod = BoundPod(name=pod.meta.name, uid=pod.uid)
-        message = f"pod {pod.key} is bound to {node_name}"
+        message = bound_text(pod.key, node_name)
         self._records.end(entry, Event.OWNER_BOUND, reasons.CONSUMED, message, now)
         self._choices.decide(entry, now)
 

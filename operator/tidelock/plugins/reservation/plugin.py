@@ -51,6 +51,7 @@ from tidelock.framework.events import (
 )
 from tidelock.framework.own_reservations import AllReservations, ClaimedReservations, OwnReservations
 from tidelock.framework.plugin_args import IgnoredResources, read_args, refuse_args
+from tidelock.framework.rejections import shortage_text
 from tidelock.ledger.owners.matching import is_owner
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.nodes import Node
@@ -183,7 +184,7 @@ class ReservationPlugin(
                 for name, units in (("needed", needed), ("free", free), ("locked", reserved))
             }
             by = f", {amount['locked']} reserved by {names}{more}" if lockers else ""
-            texts.append(f"{resource} {amount['needed']} needed, {amount['free']} free{by}")
+            texts.append(shortage_text(resource, amount["needed"], amount["free"]) + by)
         return ", ".join(texts)
 
     def post_filter(

@@ -248,11 +248,16 @@ class GangScheduler:
         reason = reasons.QUOTA_EXCEEDED if unplaced.over_quota else self._cycle.reason(entry, diagnosis)
         needed = group.least - group.served
         text = (
-            f"group {group.key.name} needs capacity for {needed} reservations at once, "
-            f"and {unplaced.before} fit; {entry.key.name} does not: {diagnosis.message}"
+            f"group {group.key.name} {too_few_text(needed, unplaced.before)}; "
+            f"{entry.key.name} does not: {diagnosis.message}"
         )
         self._ledger.admission.refuse_group(group, reason, text, now, diagnosis.plugins)
 
 
 def _excess(entry: ReservationInfo, before: int, problem: str) -> _UnplacedMember:
     return _UnplacedMember(entry, before, Diagnosis(problem, frozenset()), over_quota=True)
+
+
+def too_few_text(needed: int, fit: int) -> str:
+    """Say that fewer members of a group fit than it needs."""
+    return f"needs capacity for {needed} reservations at once, and {fit} fit"

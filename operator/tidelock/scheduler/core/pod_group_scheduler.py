@@ -315,7 +315,7 @@ class PodGroupScheduler:
         fit, refused = len(trial.reserved), {each.pod.uid: diagnosis for each, diagnosis in trial.refused}
         refused |= {each.pod.uid: pod.diagnosis for each, pod in trial.preempting}
         left = len(members) - fit - len(refused)
-        text = f"minCount ({group.min_count}) cannot be satisfied: {placed + fit} scheduled, {left} remaining"
+        text = unsatisfied_text(group.min_count, placed + fit, left)
         if trial.preempting and placed + trial.found == group.min_count:
             text = f"{text}; {len(trial.preempting)} pods fit once others are evicted"
         elif trial.refused:
@@ -373,3 +373,8 @@ def gates_of(profiles: Mapping[str, Profile]) -> dict[str, PreEnqueue]:
         for gate in profile.pre_enqueue
         if gate.name == GangScheduling.name
     }
+
+
+def unsatisfied_text(min_count: int, scheduled: int, remaining: int) -> str:
+    """Say that a group has too few pods with a node, in kube-scheduler's words."""
+    return f"minCount ({min_count}) cannot be satisfied: {scheduled} scheduled, {remaining} remaining"

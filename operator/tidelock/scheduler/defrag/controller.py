@@ -226,7 +226,7 @@ class DefragmentationController:
             helps = self._planner.still_helps(entry, plan, now)
         except PluginError as error:
             return str(error)
-        return "" if helps else f"moving its pods would no longer free enough capacity on {plan.node}"
+        return "" if helps else unhelpful_text(plan.node)
 
     def _give_up(self, entry: ReservationInfo, why: str, now: float) -> None:
         self._begun.pop(entry.uid, None)
@@ -251,3 +251,8 @@ class DefragmentationController:
 
 def _task(entry: ReservationInfo, plan: MigrationPlan) -> MigrationTask:
     return MigrationTask(entry.key, entry.uid, plan.token, plan.begun_at)
+
+
+def unhelpful_text(node_name: str) -> str:
+    """Say that a plan does not help any more."""
+    return f"moving its pods would no longer free enough capacity on {node_name}"
