@@ -14,6 +14,8 @@ from tidelock.binders.admission_check import (
     CheckResult,
 )
 from tidelock.binders.unbound_pods import UnboundPods
+from tidelock.framework.rejections import shortage_text
+from tidelock.ledger.messages import binding_text, taken_text
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.model.failures import OnFailure, raise_failure
@@ -75,7 +77,7 @@ def test_a_binding_into_reserved_capacity_is_refused_with_the_numbers() -> None:
     scene = Scene(a="4")
     scene.held("lock", resources={"cpu": "3"}, owner="nobody")
     assert scene.admit(foreign("big", "2")) == (
-        f"a: {insufficient_beside(CPU)} (cpu 2 needed, 1 free, 3 reserved by shop/lock)"
+        f"a: {insufficient_beside(CPU)} ({shortage_text('cpu', '2', '1')}, 3 reserved by shop/lock)"
     )
     assert scene.used("a") == 0
 
@@ -146,7 +148,7 @@ def test_a_second_binding_to_another_node_is_refused_until_the_first_has_lapsed(
     scene = Scene(a="1", b="1")
     one = foreign("x")
     scene.admit(one)
-    assert scene.admit(one, "b") == "pod shop/x is being bound to a"
+    assert scene.admit(one, "b") == binding_text("shop/x", "a")
     scene.check.lapse(NOW + UNSEEN_SECONDS)
     assert scene.admit(one, "b") == ""
 
@@ -175,7 +177,7 @@ def test_a_binding_of_tidelock_itself_is_admitted_only_for_its_node() -> None:
     placed = scene.place()
     other = "b" if placed.node_name == "a" else "a"
     assert scene.admit(placed.pod, placed.node_name) == ""
-    assert scene.admit(placed.pod, other) == f"pod shop/web-0 is being bound to {placed.node_name}"
+    assert scene.admit(placed.pod, other) == binding_text("shop/web-0", placed.node_name)
     assert not scene.check.lapse(NOW + UNSEEN_SECONDS)
     assert scene.used(placed.node_name) == 1000
 
@@ -326,7 +328,7 @@ def test_a_lapsed_binding_of_an_owner_reports_the_pod_that_took_its_capacity() -
     assert scene.admit(owner) == ""
     scene.arrive(foreign("stranger", node_name="a", created=NOW + 1))
     scene.check.gone(owner.uid, scene.clock.now())
-    assert (entry.violation, scene.reserved("a")) == ("pod shop/stranger took cpu 1 reserved on a", 1000)
+    assert (entry.violation, scene.reserved("a")) == (taken_text("pod shop/stranger", "cpu 1", "a"), 1000)
 
 
 def test_a_borrower_of_another_scheduler_gets_borrowable_capacity() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from builders import NOW, Json
 from devices import DRIVER, allocated, resource_claim
-from tidelock.binders.claim_check import ClaimCheck
+from tidelock.binders.claim_check import ClaimCheck, allocating_text, reserved_text
 from tidelock.cluster.index.devices import ResourceClaims
 from tidelock.model.devices import DeviceId
 from tidelock.model.meta import Key
@@ -40,8 +40,8 @@ def with_devices(name: str, *devices: str, **result: Any) -> ResourceClaim:
 
 def test_a_reserved_device_is_refused_with_its_reservation() -> None:
     scene = Scene("gpu-0")
-    assert scene.admit("one", "gpu-0") == "device gpu.example.com/a/gpu-0 is reserved by shop/lock"
-    assert scene.admit("two", "gpu-1", "gpu-0") == "device gpu.example.com/a/gpu-0 is reserved by shop/lock"
+    assert scene.admit("one", "gpu-0") == reserved_text("gpu.example.com/a/gpu-0", "shop/lock")
+    assert scene.admit("two", "gpu-1", "gpu-0") == reserved_text("gpu.example.com/a/gpu-0", "shop/lock")
     assert not scene.in_use("gpu-1"), "an allocation is admitted as a whole"
 
 
@@ -49,9 +49,7 @@ def test_an_admitted_device_is_in_use_at_once_and_is_given_once() -> None:
     scene = Scene("gpu-0")
     assert scene.admit("one", "gpu-1") == ""
     assert scene.in_use("gpu-1")
-    assert scene.admit("two", "gpu-1") == (
-        "device gpu.example.com/a/gpu-1 is being allocated to claim shop/one"
-    )
+    assert scene.admit("two", "gpu-1") == allocating_text("gpu.example.com/a/gpu-1", "shop/one")
 
 
 def test_a_second_attempt_replaces_the_first_which_was_not_stored() -> None:

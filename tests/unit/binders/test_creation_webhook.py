@@ -12,6 +12,7 @@ from tidelock.binders import creation_webhook
 from tidelock.binders.creation_reviews import read_creation
 from tidelock.binders.creation_webhook import CreationWebhook, answerable
 from tidelock.binders.reviews import BadReviewError
+from tidelock.framework.rejections import shortage_text
 from tidelock.ledger.ledger import Ledger
 from tidelock.model.answer import ANSWER, SIGNATURE
 from tidelock.model.api.reservation import Phase
@@ -100,7 +101,7 @@ async def test_a_refusal_has_the_numbers_and_holds_nothing() -> None:
     assert result == "refused"
     status = status_of(annotations)
     assert status["phase"] == "Pending"
-    assert "cpu 3 needed, 2 free" in status["conditions"][0]["message"]
+    assert shortage_text("cpu", "3", "2") in status["conditions"][0]["message"]
     assert (scene.reserved(), scene.ledger.entries) == (0, {})
 
 

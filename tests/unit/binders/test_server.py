@@ -13,6 +13,8 @@ from devcluster.loopback import HOST
 from devices import allocated, claim_json
 from tidelock.binders import server
 from tidelock.binders.admission_check import UNSEEN_SECONDS
+from tidelock.binders.claim_check import allocating_text
+from tidelock.framework.rejections import shortage_text
 from tidelock.kube.errors import ServerError
 from tidelock.tcp_server import ListenError
 from unit.binders.server_scene import ServerScene
@@ -50,7 +52,7 @@ async def test_a_binding_that_does_not_fit_is_refused_and_counted(scene: ServerS
     scene.unbound_pods.upsert(None, pod("web-0", requests={"cpu": "3"}))
     answer = await scene.review(uid="uid-web-0")
     assert not answer["allowed"]
-    assert "cpu 3 needed, 2 free" in answer["status"]["message"]
+    assert shortage_text("cpu", "3", "2") in answer["status"]["message"]
     metric = "tidelock_admission_reviews_total"
     assert scene.telemetry.registry.get_sample_value(metric, {"verdict": "refused"}) == 1
 
@@ -70,9 +72,7 @@ async def test_devices_that_are_given_already_are_refused_to_another_claim(scene
 
     assert await review("one") == {"uid": "question", "allowed": True}
     answer = await review("two")
-    assert answer["status"]["message"] == (
-        "device gpu.example.com/a/gpu-0 is being allocated to claim shop/one"
-    )
+    assert answer["status"]["message"] == allocating_text("gpu.example.com/a/gpu-0", "shop/one")
     scene.core.clock.advance(UNSEEN_SECONDS)
     assert scene.check.lapse(scene.core.clock.now())
     assert (await review("two"))["allowed"]

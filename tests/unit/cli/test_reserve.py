@@ -9,6 +9,8 @@ from tidelock.cli.lint import problems_of
 from tidelock.cli.options_spec import asked, pairs, seconds
 from tidelock.cli.reservations import ListedReservation
 from tidelock.cli.reserve import ReservationOptions, Result, manifest, owner, progress, screen, sentence
+from tidelock.framework.rejections import shortage_text
+from tidelock.ledger.messages import bound_text
 from tidelock.model.outlook import UNPROCESSED
 from unit.cli.scenes import LOCKS, active_json, condition, consumed_json, lock, pending_json, prepared_json
 from unit.cli.screens import assert_screen
@@ -131,14 +133,14 @@ def test_a_waiting_reservation_is_reported_with_the_numbers() -> None:
     waiting = ListedReservation(lock(pending_json()))
     assert (waiting.active, waiting.ended) == (False, False)
     assert progress(waiting).startswith("InsufficientCapacity: 0/4 nodes are available: ")
-    assert "cpu 9 needed, 4 free" in sentence(waiting)
+    assert shortage_text("cpu", "9", "4") in sentence(waiting)
 
 
 def test_a_reservation_with_an_existing_owner_has_ended() -> None:
     consumed = ListedReservation(lock(consumed_json()))
     assert (consumed.active, consumed.ended) == (False, True)
     assert sentence(consumed) == (
-        "nothing is reserved, as its owner exists already: pod shop/used is bound to node-b"
+        f"nothing is reserved, as its owner exists already: {bound_text('shop/used', 'node-b')}"
     )
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from builders import pod
-from tidelock.framework.waiting_pods import MAX_WAIT, WaitingPod, WaitingPods, format_duration
+from tidelock.framework.waiting_pods import MAX_WAIT, WaitingPod, WaitingPods, format_duration, timeout_text
 
 
 def waiting(**waits: float) -> WaitingPod:
@@ -60,7 +60,7 @@ def test_a_plugin_that_times_out_rejects_the_pod() -> None:
 
     each.time_out("gang")
     assert each.rejected_by == "gang"
-    assert each.reason == "rejected due to timeout after waiting 1m0s at plugin gang"
+    assert each.reason == timeout_text("gang", "1m0s")
 
 
 def test_no_plugin_can_let_a_pod_wait_for_more_than_15_minutes() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.messages import holding_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.queue import waiting
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
@@ -32,7 +33,7 @@ def test_a_new_reservation_waits_and_holds_nothing(ledger: LedgerScene) -> None:
 def test_an_admitted_reservation_holds_its_capacity_until_its_expiry(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1500m", "memory": "1Gi"}, ttlSeconds=60, at=NOW)
     assert (entry.phase, entry.reason) == (Phase.ACTIVE, reasons.ADMITTED)
-    assert entry.message == "cpu 1500m, memory 1Gi held on node-a"
+    assert entry.message == holding_text("cpu 1500m, memory 1Gi", "node-a")
     assert (entry.node, entry.node_uid, entry.epoch) == ("node-a", "uid-node-a", EPOCH)
     assert (entry.activated_at, entry.expires_at) == (NOW, NOW + 60)
     assert ledger.columns.named(ledger.columns.reserved[0]) == {"cpu": 1500, "memory": 2**30, "pods": 1}
@@ -55,7 +56,7 @@ def test_expire_at_is_the_end_whenever_the_reservation_is_admitted(ledger: Ledge
 
 def test_a_reservation_without_amounts_holds_one_pod(ledger: LedgerScene) -> None:
     entry = ledger.active(resources=None, template={"spec": {"containers": [{"name": "main"}]}})
-    assert entry.message == "a place for a pod held on node-a"
+    assert entry.message == holding_text("a place for a pod", "node-a")
     assert ledger.columns.named(ledger.columns.reserved[0]) == {"pods": 1}
 
 

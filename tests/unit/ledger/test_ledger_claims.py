@@ -4,6 +4,7 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.messages import binding_text, bound_text, edited_text, gone_text
 from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
 from tidelock.model.instants import format_instant
@@ -30,7 +31,7 @@ def test_a_claim_covers_all_reservations_of_the_pod_on_any_node(ledger: LedgerSc
     )
     for entry in (here, there, waiting):
         assert (entry.phase, entry.reason) == (Phase.BOUND, reasons.CLAIMED)
-        assert entry.message == "pod shop/web-0 is being bound to node-a"
+        assert entry.message == binding_text("shop/web-0", "node-a")
         assert entry.bound_pod == BoundPod(name="web-0", uid="uid-web-0")
     assert not ledger.ledger.waiting_reservations.waiting
     ledger.ledger.claims.resolve_claim(claim, "node-a", NOW)
@@ -162,7 +163,7 @@ def test_a_claimed_reservation_is_lost_or_displaced_with_its_node(
         ledger.put_node("node-a", uid="another")
     ledger.ledger.claims.unclaim(OWNER.uid, NOW + 5)
     assert (entry.phase, entry.reason) == (phase, reasons.NODE_LOST)
-    assert entry.message == "node node-a (uid uid-node-a) is gone"
+    assert entry.message == gone_text("node-a", "uid-node-a")
 
 
 def test_an_owner_that_is_bound_consumes_the_reservation(ledger: LedgerScene) -> None:
@@ -170,7 +171,7 @@ def test_an_owner_that_is_bound_consumes_the_reservation(ledger: LedgerScene) ->
     ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.ledger.claims.owner_bound(OWNER, "node-b", NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.CONSUMED, reasons.CONSUMED, NOW + 1)
-    assert entry.message == "pod shop/web-0 is bound to node-b"
+    assert entry.message == bound_text("shop/web-0", "node-b")
     ledger.ledger.claims.unclaim(OWNER.uid, NOW + 2)
     assert entry.phase is Phase.CONSUMED
     assert ledger.ledger.ownership.of(OWNER) == []
@@ -252,7 +253,7 @@ def test_a_reservation_that_names_another_node_during_the_claim_waits_for_that_n
     ledger.ledger.claims.claim(OWNER, "node-b", NOW)
     ledger.edit(nodeName="node-b")
     ledger.ledger.claims.unclaim(OWNER.uid, NOW)
-    assert (entry.phase, entry.message) == (Phase.PENDING, "the spec now names node-b")
+    assert (entry.phase, entry.message) == (Phase.PENDING, edited_text("node-b"))
 
 
 def test_an_expiry_that_was_edited_during_the_claim_counts(ledger: LedgerScene) -> None:

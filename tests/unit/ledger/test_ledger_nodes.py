@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, encode, node_json
+from tidelock.ledger.messages import cordoned_text, gone_text, holding_text, overcommitted_text
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import decode_node
@@ -17,7 +18,7 @@ def ledger() -> LedgerScene:
 
 
 UNSOUND = [
-    ({"cordoned": True}, (reasons.NODE_CORDONED, "node node-a is cordoned")),
+    ({"cordoned": True}, (reasons.NODE_CORDONED, cordoned_text("node-a"))),
     ({"ready": False}, (reasons.NODE_NOT_READY, "node node-a is not ready")),
     (
         {"taints": ["node.kubernetes.io/unreachable:NoExecute"]},
@@ -41,7 +42,7 @@ def test_a_reservation_stays_active_on_a_node_that_takes_no_pods(
 def test_a_reservation_that_is_placed_on_a_cordoned_node_reports_the_problem(ledger: LedgerScene) -> None:
     ledger.put_node("node-a", cordoned=True)
     entry = ledger.active(nodeName="node-a")
-    assert entry.node_problem == (reasons.NODE_CORDONED, "node node-a is cordoned")
+    assert entry.node_problem == (reasons.NODE_CORDONED, cordoned_text("node-a"))
 
 
 @pytest.mark.parametrize("uid", [7, None, "", ["uid-node-a"]])
@@ -83,7 +84,11 @@ def test_a_reservation_for_any_node_moves_after_a_grace_period(ledger: LedgerSce
     assert (entry.phase, entry.reason, entry.resize_problem) == (Phase.ACTIVE, reasons.ADMITTED, "")
 
     ledger.admit(entry, "node-b", at=NOW + 302)
-    assert (entry.node, entry.reason, entry.message) == ("node-b", reasons.MOVED, "cpu 1 held on node-b")
+    assert (entry.node, entry.reason, entry.message) == (
+        "node-b",
+        reasons.MOVED,
+        holding_text("cpu 1", "node-b"),
+    )
     assert (ledger.reserved("node-a"), ledger.reserved("node-b")) == (0, 1000)
     assert (entry.node_problem, entry.moving, entry.expires_at) == (None, False, NOW + 600)
     assert not ledger.ledger.waiting_reservations.waiting
@@ -107,7 +112,7 @@ def test_a_reservation_for_one_node_is_lost_with_it(ledger: LedgerScene, recreat
     else:
         ledger.drop_node("node-a", at=NOW + 1)
     assert (entry.phase, entry.reason, entry.finished_at) == (Phase.LOST, reasons.NODE_LOST, NOW + 1)
-    assert entry.message == "node node-a (uid uid-node-a) is gone"
+    assert entry.message == gone_text("node-a", "uid-node-a")
     assert ledger.ledger.holdings.nodes_with_reservations() == []
 
 
@@ -150,7 +155,7 @@ def test_a_node_that_shrinks_keeps_the_reservations_that_fit(ledger: LedgerScene
     ledger.store("second", at=NOW + 1)
     ledger.put_node("node-a", cpu="1", at=NOW + 2)
     assert (first.phase, second.phase, ledger.reserved()) == (Phase.ACTIVE, Phase.PENDING, 1000)
-    assert (second.reason, second.message) == (reasons.OVERCOMMITTED, "node-a is overcommitted by cpu 1")
+    assert (second.reason, second.message) == (reasons.OVERCOMMITTED, overcommitted_text("node-a", "cpu 1"))
     assert second.pending_since == NOW + 2
 
 
@@ -173,7 +178,7 @@ def test_pods_that_overcommit_a_node_displace_reservations(ledger: LedgerScene) 
     entry = ledger.active(resources={"cpu": "2", "memory": "1Gi"})
     ledger.use("node-a", 3000)
     ledger.ledger.placement.settle_node("node-a", NOW)
-    assert (entry.phase, entry.message) == (Phase.PENDING, "node-a is overcommitted by cpu 1")
+    assert (entry.phase, entry.message) == (Phase.PENDING, overcommitted_text("node-a", "cpu 1"))
 
 
 def test_a_reservation_without_the_missing_resource_stays(ledger: LedgerScene) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from builders import NOW, pod, reservation
 from tidelock.ledger.lifecycle import deadlines
+from tidelock.ledger.messages import cordoned_text, holding_text, overcommitted_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
@@ -35,7 +36,7 @@ def test_a_reservation_without_requests_is_restored(ledger: LedgerScene) -> None
     status = render_reservation(ledger.active(resources=None, template=template), NOW)
     entry = LedgerScene().reservation(resources=None, template=template, status=status)
     assert (entry.phase, entry.held) == (Phase.ACTIVE, {"pods": 1})
-    assert entry.message == "a place for a pod held on node-a"
+    assert entry.message == holding_text("a place for a pod", "node-a")
 
 
 def test_a_status_without_an_expiry_is_not_restored(ledger: LedgerScene) -> None:
@@ -293,7 +294,7 @@ def test_another_problem_of_the_node_does_not_extend_the_grace_period(ledger: Le
     entry = ledger.active()
     ledger.put_node("node-a", ready=False, at=NOW)
     ledger.put_node("node-a", ready=False, cordoned=True, at=NOW + 200)
-    assert entry.node_problem == (reasons.NODE_CORDONED, "node node-a is cordoned")
+    assert entry.node_problem == (reasons.NODE_CORDONED, cordoned_text("node-a"))
     ledger.ledger.advance(NOW + MOVE_AFTER)
     assert entry.moving
 
@@ -303,7 +304,7 @@ def test_overcommitment_stays_the_reason_while_the_reservation_waits(ledger: Led
     entry = ledger.active(resources={"cpu": "3"})
     ledger.put_node("node-a", cpu="2")
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "0/2 nodes are available", NOW)
-    assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, "node-a is overcommitted by cpu 1")
+    assert (entry.reason, entry.message) == (reasons.OVERCOMMITTED, overcommitted_text("node-a", "cpu 1"))
     assert ledger.readopted().reason == reasons.OVERCOMMITTED
 
 

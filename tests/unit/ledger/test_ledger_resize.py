@@ -5,6 +5,7 @@ from math import inf
 import pytest
 
 from builders import NOW, pod
+from tidelock.ledger.messages import edited_text, holding_text
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from unit.ledger.ledger import EPOCH, LedgerScene
@@ -18,14 +19,22 @@ def ledger() -> LedgerScene:
 def test_a_reservation_shrinks_at_once(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "2", "memory": "1Gi"})
     ledger.edit(resources={"cpu": "500m"})
-    assert (entry.phase, ledger.reserved(), entry.message) == (Phase.ACTIVE, 500, "cpu 500m held on node-a")
+    assert (entry.phase, ledger.reserved(), entry.message) == (
+        Phase.ACTIVE,
+        500,
+        holding_text("cpu 500m", "node-a"),
+    )
     assert not ledger.ledger.waiting_reservations.waiting
 
 
 def test_growth_waits_while_the_old_size_is_held(ledger: LedgerScene) -> None:
     entry = ledger.active(resources={"cpu": "1"})
     ledger.edit(resources={"cpu": "3"})
-    assert (entry.phase, ledger.reserved(), entry.message) == (Phase.ACTIVE, 1000, "cpu 1 held on node-a")
+    assert (entry.phase, ledger.reserved(), entry.message) == (
+        Phase.ACTIVE,
+        1000,
+        holding_text("cpu 1", "node-a"),
+    )
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]
 
     ledger.ledger.admission.refuse(entry, reasons.INSUFFICIENT_CAPACITY, "cpu 2 missing", NOW)
@@ -38,7 +47,7 @@ def test_growth_waits_while_the_old_size_is_held(ledger: LedgerScene) -> None:
     ledger.admit(entry, at=NOW + 1)
     assert (entry.reason, entry.message, entry.resize_problem) == (
         reasons.ADMITTED,
-        "cpu 3 held on node-a",
+        holding_text("cpu 3", "node-a"),
         "",
     )
     assert (ledger.reserved(), entry.expires_at, entry.epoch) == (3000, NOW + 600, EPOCH)
@@ -78,7 +87,7 @@ def test_a_reservation_that_shrinks_in_one_resource_and_grows_in_another_shows_i
     ledger.edit(resources={"cpu": "1", "memory": "2Gi"})
     assert entry.growing
     assert ledger.reserved() == 1000
-    assert entry.message == "cpu 1, memory 1Gi held on node-a"
+    assert entry.message == holding_text("cpu 1, memory 1Gi", "node-a")
 
 
 def test_a_reservation_that_names_another_node_waits_for_that_node(ledger: LedgerScene) -> None:
@@ -88,7 +97,7 @@ def test_a_reservation_that_names_another_node_waits_for_that_node(ledger: Ledge
     assert (entry.phase, entry.reason, entry.message) == (
         Phase.PENDING,
         reasons.WAITING,
-        "the spec now names node-b",
+        edited_text("node-b"),
     )
     assert (ledger.reserved(), entry.pending_since) == (0, NOW + 1)
     assert ledger.ledger.waiting_reservations.take(untried_only=True) == [entry]

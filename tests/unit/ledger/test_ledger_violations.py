@@ -4,6 +4,7 @@ import pytest
 
 from builders import NOW, Json, pod
 from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.messages import taken_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
@@ -39,7 +40,7 @@ def test_the_conditions_name_the_intruder_and_deny_the_guarantee(ledger: LedgerS
     entry = ledger.active(resources={"cpu": "3"})
     intrude(ledger, 2000)
     told = conditions(entry)
-    text = "pod shop/intruder took cpu 1 reserved on node-a"
+    text = taken_text("pod shop/intruder", "cpu 1", "node-a")
     assert (told["Violated"]["status"], told["Violated"]["reason"]) == ("True", "CapacityTaken")
     assert told["Violated"]["message"] == told["Active"]["message"] == text
     assert (told["Active"]["status"], told["Active"]["reason"]) == ("False", "Violated")
@@ -62,7 +63,7 @@ def test_a_reservation_without_any_capacity_left_waits_again(ledger: LedgerScene
     ledger.columns.request("node-a", {CPU: 4000, PODS: 1}, (0, 0), 1)
     ledger.ledger.placement.settle_node("node-a", NOW, INTRUDER)
     assert (entry.phase, entry.held, ledger.reserved()) == (Phase.PENDING, {}, 0)
-    assert entry.violation == "pod shop/intruder took cpu 1, pods 1 reserved on node-a"
+    assert entry.violation == taken_text("pod shop/intruder", "cpu 1, pods 1", "node-a")
 
 
 def test_a_reservation_with_on_violation_move_waits_for_capacity_at_once(ledger: LedgerScene) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, Json, pod
+from tidelock.ledger.messages import holding_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.model import reasons
 from tidelock.model.api.reservation import BoundPod, Phase
@@ -87,7 +88,7 @@ def test_a_reservation_that_shrank_during_a_downtime_holds_and_shows_less(ledger
     """Guard against a reservation that holds the smaller amount and still shows the larger one."""
     ledger.active(resources={"cpu": "2"})
     entry = ledger.readopted(at=LATER, generation=2, resources={"cpu": "1"})
-    assert (entry.held, entry.message) == ({"cpu": 1000, "pods": 1}, "cpu 1 held on node-a")
+    assert (entry.held, entry.message) == ({"cpu": 1000, "pods": 1}, holding_text("cpu 1", "node-a"))
 
 
 def test_a_reservation_that_grew_during_a_downtime_waits_for_more(ledger: LedgerScene) -> None:

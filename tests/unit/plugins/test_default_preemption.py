@@ -9,6 +9,7 @@ from builders import NOW, budget, node, pod
 from tidelock.cluster.snapshot import Snapshot
 from tidelock.framework.api import Filter, FilterResult, PostFilterResult, PreFilter, Victims
 from tidelock.framework.cyclestate import CycleState
+from tidelock.framework.rejections import nodes_by_reason
 from tidelock.framework.whatif import WhatIf, filter_with_nominated_pods
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod
@@ -379,7 +380,7 @@ def test_a_reservation_of_equal_or_higher_priority_is_never_preempted() -> None:
     assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
     assert (
         preempt(scene, high("2")).message
-        == f"preemption: 0/1 nodes are available: 1 {insufficient_beside(CPU)}."
+        == f"preemption: {nodes_by_reason(1, {insufficient_beside(CPU): 1})}"
     )
 
 
@@ -402,7 +403,7 @@ def test_capacity_of_a_nominated_pod_is_not_taken_by_pods_of_equal_priority() ->
     put(scene, "low", "4")
     scene.cache.nominator.nominate(pod("first", requests={"cpu": "3"}, priority=10), "node-a")
 
-    assert preempt(scene, high("2")).message == f"preemption: 0/1 nodes are available: 1 {insufficient(CPU)}."
+    assert preempt(scene, high("2")).message == f"preemption: {nodes_by_reason(1, {insufficient(CPU): 1})}"
     assert victims(preempt(scene, high("1"))) == ("node-a", ["low"], [])
     above = pod("web-1", requests={"cpu": "2"}, priority=11)
     assert victims(preempt(scene, above)) == ("node-a", ["low"], [])
@@ -431,4 +432,4 @@ def test_a_pod_that_no_filter_refused_gets_no_victims() -> None:
     nowhere = FilterResult(np.zeros(1, np.bool_), (), ())
     result = DefaultPreemption(scene.handle, {}).post_filter(CycleState(), high(), snapshot, nowhere)
 
-    assert result.message == f"preemption: 0/1 nodes are available: 1 {PREEMPTION_NOT_HELPFUL}."
+    assert result.message == f"preemption: {nodes_by_reason(1, {PREEMPTION_NOT_HELPFUL: 1})}"

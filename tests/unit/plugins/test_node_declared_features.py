@@ -6,6 +6,7 @@ import pytest
 
 from builders import node, pod
 from tidelock.framework.api import Code
+from tidelock.framework.rejections import nodes_by_reason
 from tidelock.plugins.node_declared_features import NodeDeclaredFeatures
 from unit.plugins.scene import Scene
 from unit.scheduler.machinery import Core
@@ -58,7 +59,7 @@ def test_needed_features_separate_equivalence_classes_and_a_new_feature_wakes_th
     core.place()
     core.add(pod("web-0", containers=[RESTARTING | {"resources": {"requests": {"cpu": "1"}}}]))
     diagnosis = core.refuse().diagnosis
-    assert diagnosis.message.startswith(f"0/1 nodes are available: 1 {NodeDeclaredFeatures.reason}.")
+    assert diagnosis.message.startswith(nodes_by_reason(1, {NodeDeclaredFeatures.reason: 1}))
     assert diagnosis.plugins == {"NodeDeclaredFeatures"}
 
     core.event_handlers.nodes.upsert(None, node("node-a", images={"app": 1}))

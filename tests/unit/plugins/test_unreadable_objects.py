@@ -8,6 +8,7 @@ from builders import Json, encode, node, node_json, pod, pod_json
 from tidelock.cluster.objects import Objects
 from tidelock.framework.api import Code
 from tidelock.framework.events import Action, ClusterEvent, Resource
+from tidelock.framework.rejections import nodes_by_reason
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.plugins.unreadable_objects import UnreadableObjects
@@ -132,7 +133,7 @@ def test_a_refused_pod_is_tried_again_when_the_node_can_be_read() -> None:
     core = Core(bad_node("node-a"))
     core.add(pod("web-0", requests={"cpu": "1"}))
     diagnosis = core.refuse().diagnosis
-    assert diagnosis.message.startswith(f"0/1 nodes are available: 1 {UnreadableObjects.reason}.")
+    assert diagnosis.message.startswith(nodes_by_reason(1, {UnreadableObjects.reason: 1}))
     assert diagnosis.plugins == {"UnreadableObjects"}
 
     core.event_handlers.nodes.upsert(None, node("node-a"))

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from builders import NOW, level, node, pod, water_level
+from tidelock.framework.rejections import nodes_by_reason
 from tidelock.model.meta import Key
 from tidelock.model.outlook import NextEvent, Upcoming
 from tidelock.model.quantities import CPU
@@ -146,7 +147,7 @@ def test_a_waiting_reservation_shows_its_reason_and_deadline() -> None:
     (row,) = core.page().reservations
     assert (row.phase, row.node, row.capacity) == ("Pending", "", "cpu 2")
     assert row.upcoming == Upcoming(NOW + 60, NextEvent.REJECTED)
-    assert row.why.startswith(f"InsufficientCapacity: 0/1 nodes are available: 1 {insufficient(CPU)}.")
+    assert row.why.startswith(f"InsufficientCapacity: {nodes_by_reason(1, {insufficient(CPU): 1})}")
 
 
 def test_problems_of_reservations_are_marked() -> None:

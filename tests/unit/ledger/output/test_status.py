@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from builders import NOW, Json
+from tidelock.ledger.messages import cordoned_text, holding_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
@@ -100,7 +101,7 @@ def test_the_status_of_an_active_reservation_is_complete(ledger: LedgerScene) ->
         "type": "Active",
         "status": "True",
         "reason": "Admitted",
-        "message": "cpu 1500m, memory 2Gi held on node-a",
+        "message": holding_text("cpu 1500m, memory 2Gi", "node-a"),
         "lastTransitionTime": format_instant(NOW),
         "observedGeneration": 3,
     }
@@ -152,8 +153,8 @@ def test_messages_explain_each_condition(ledger: LedgerScene) -> None:
     ledger.put_node("node-a", cordoned=True)
     texts = {name: condition["message"] for name, condition in conditions(ledger.entry()).items()}
     assert texts == {
-        "Active": "cpu 1 held on node-a",
-        "Ready": "node node-a is cordoned",
+        "Active": holding_text("cpu 1", "node-a"),
+        "Ready": cordoned_text("node-a"),
         "Reconciling": "cpu 5 missing",
     }
 

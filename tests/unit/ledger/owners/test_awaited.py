@@ -1,7 +1,7 @@
 """The message of a pod that waits for the reservation that it requires."""
 
 from builders import node, pod
-from tidelock.ledger.owners.awaited import NAMED_BY_NONE, awaited_reasons, repeats
+from tidelock.ledger.owners.awaited import NAMED_BY_NONE, awaited_reasons, awaited_text, repeats
 from unit.scheduler.gang import Gang, worker
 from unit.scheduler.machinery import Core
 
@@ -26,9 +26,7 @@ def test_a_planned_reservation_is_shown_with_the_begin_of_its_window() -> None:
     core = Core(node("node-a", cpu="1"))
     core.reservation(startAt="2027-01-15T09:00:00Z")
     core.step()
-    assert text(core) == (
-        "waiting for reservation shop/lock, which is Planned: Planned, and begins at 2027-01-15T09:00:00Z"
-    )
+    assert text(core) == awaited_text("shop/lock", "Planned: Planned, and begins at 2027-01-15T09:00:00Z")
 
 
 def test_a_reusable_reservation_is_shown_as_in_use() -> None:
@@ -36,7 +34,7 @@ def test_a_reusable_reservation_is_shown_as_in_use() -> None:
     core.reservation(reuse="Always", owner="web-0")
     core.step()
     core.run(pod("web-0"))
-    assert text(core) == "waiting for reservation shop/lock, which is Active and in use by another pod"
+    assert text(core) == awaited_text("shop/lock", "Active and in use by another pod")
 
 
 def test_a_member_of_a_group_is_shown_as_pending_until_the_group_has_capacity() -> None:
@@ -45,7 +43,7 @@ def test_a_member_of_a_group_is_shown_as_pending_until_the_group_has_capacity() 
     gang.come()
     core.step()
     first, *_ = awaited_reasons(core.ledger.ownership, worker())
-    assert first == "waiting for reservation shop/train-0, which is Pending: GroupIncomplete"
+    assert first == awaited_text("shop/train-0", "Pending: GroupIncomplete")
 
 
 def test_a_consumed_reservation_is_not_shown_as_ended() -> None:

@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from builders import NAMESPACE, SCHEDULER, node
+from tidelock.framework.rejections import nodes_by_reason, shortage_text
 from tidelock.kube.errors import (
     Conflict,
     Forbidden,
@@ -244,7 +245,7 @@ async def test_a_refused_pod_gets_its_condition_once_and_an_event_each_time() ->
 
     message = outcome.diagnosis.message
     assert message.startswith(
-        f"0/1 nodes are available: 1 {insufficient(CPU)}. node-a: cpu 2 needed, 1 free."
+        f"{nodes_by_reason(1, {insufficient(CPU): 1})} node-a: {shortage_text('cpu', '2', '1')}."
     )
     assert [(told.type, told.reason, told.note) for told in shell.recorder] == [
         ("Warning", "FailedScheduling", message)

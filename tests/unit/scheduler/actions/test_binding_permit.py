@@ -7,6 +7,7 @@ import pytest
 
 from builders import node, pod
 from tidelock.framework.api import SUCCESS, Code, Filter, Status
+from tidelock.framework.waiting_pods import timeout_text
 from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.core.queued_pod import QueueName
 from unit.scheduler.actions.permits import UID, WAIT, Gang, Noting, PermitShell, holding_shell
@@ -114,7 +115,7 @@ async def test_a_pod_is_rejected_when_its_permit_times_out(held: PermitShell) ->
     await held.settle()
 
     (told,) = held.recorder
-    assert "1 rejected due to timeout after waiting 30s at plugin Gang" in told.note
+    assert f"1 {timeout_text('Gang', '30s')}" in told.note
 
 
 async def test_the_time_for_a_permit_runs_while_the_node_is_written(shell: PermitShell) -> None:

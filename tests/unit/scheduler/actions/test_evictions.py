@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod, pod_json
+from tidelock.framework.rejections import nodes_by_reason
 from tidelock.kube.errors import (
     AdmissionUnavailable,
     Conflict,
@@ -87,7 +88,7 @@ async def test_the_nominated_node_is_written_with_the_condition() -> None:
 
     status = shell.api.objects[pod_path()]["status"]
     assert status["nominatedNodeName"] == "node-a"
-    assert status["conditions"][0]["message"].startswith(f"0/1 nodes are available: 1 {insufficient(CPU)}.")
+    assert status["conditions"][0]["message"].startswith(nodes_by_reason(1, {insufficient(CPU): 1}))
 
 
 async def test_a_nomination_that_has_ended_is_removed_from_the_status() -> None:

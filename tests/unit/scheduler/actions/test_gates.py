@@ -8,7 +8,7 @@ from builders import encode, node, pod_json
 from tidelock.framework.api import Status
 from tidelock.kube.client import PODS
 from tidelock.kube.errors import ServerError
-from tidelock.ledger.owners.awaited import NAMED_BY_NONE
+from tidelock.ledger.owners.awaited import NAMED_BY_NONE, awaited_text
 from tidelock.model.pods import REQUIRE_RESERVATION, Pod, decode_pod
 from unit.scheduler.machinery import Shell, lock_path, pod_path
 
@@ -62,14 +62,14 @@ async def test_a_pod_gets_a_message_with_the_reservation_that_it_waits_for_and_i
     shell = shell_with_a_gated_pod()
     shell.store_reservation(resources={"cpu": "2"})
     await look(shell)
-    assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
+    assert message(shell) == awaited_text("shop/lock", "Pending: InsufficientCapacity")
 
     shell.see_reservation()
     shell.api.objects[lock_path()]["spec"]["nodeName"] = "node-b"
     shell.api.objects[lock_path()]["metadata"] |= {"generation": 2, "resourceVersion": "2"}
     shell.see_reservation()
     await look(shell)
-    assert message(shell) == "waiting for reservation shop/lock, which is Pending: NodeNotFound"
+    assert message(shell) == awaited_text("shop/lock", "Pending: NodeNotFound")
 
 
 async def test_a_pod_gets_no_new_message_when_only_amounts_change() -> None:
@@ -115,7 +115,7 @@ async def test_a_pod_gets_a_message_when_its_reservation_is_deleted() -> None:
 
     shell.store_reservation("next", resources={"cpu": "2"})
     await look(shell)
-    assert message(shell) == "waiting for reservation shop/next, which is Pending: InsufficientCapacity"
+    assert message(shell) == awaited_text("shop/next", "Pending: InsufficientCapacity")
 
 
 async def test_a_message_that_an_earlier_process_has_written_is_not_written_again() -> None:
@@ -163,7 +163,7 @@ async def test_a_condition_that_fails_after_a_success_is_repeated_without_a_long
     shell.api.fails(ServerError("etcd is down", status=500))
     await look(shell)
     await look(shell, 1.0)
-    assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
+    assert message(shell) == awaited_text("shop/lock", "Pending: InsufficientCapacity")
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["deleted", "ungated"])
@@ -254,7 +254,7 @@ async def test_a_pod_gets_no_new_message_within_ten_seconds() -> None:
     await look(shell, 1.0)
     assert message(shell) == NAMED_BY_NONE
     await look(shell, 9.0)
-    assert message(shell) == "waiting for reservation shop/lock, which is Pending: InsufficientCapacity"
+    assert message(shell) == awaited_text("shop/lock", "Pending: InsufficientCapacity")
 
 
 async def test_namespaces_take_turns_for_messages() -> None:

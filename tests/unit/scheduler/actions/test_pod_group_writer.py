@@ -8,7 +8,7 @@ from builders import NAMESPACE, Json, encode, node
 from tidelock.kube.client import PODGROUPS
 from tidelock.kube.errors import AdmissionUnavailable, ApiError, Forbidden, NotFound, Unreachable
 from tidelock.model.pod_group import decode_pod_group
-from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult
+from tidelock.scheduler.core.pod_group_scheduler import PodGroupResult, unsatisfied_text
 from unit.scheduler.machinery import Shell, turns
 from unit.scheduler.pod_groups import GROUPS, deliver, members, pod_group_json
 
@@ -50,7 +50,7 @@ async def test_the_result_of_a_decision_is_written() -> None:
     await shell.settle()
 
     written = shell.condition
-    assert written.pop("message").startswith("minCount (3) cannot be satisfied: 2 scheduled, 0 remaining")
+    assert written.pop("message").startswith(unsatisfied_text(3, 2, 0))
     assert written == {
         "type": "PodGroupInitiallyScheduled",
         "status": "False",

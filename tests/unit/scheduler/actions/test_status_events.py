@@ -1,6 +1,7 @@
 """Events about reservations that wait, which kubectl describe shows."""
 
 from builders import node
+from tidelock.framework.rejections import shortage_text
 from unit.scheduler.machinery import Shell, Told
 
 
@@ -16,7 +17,7 @@ async def test_a_reservation_that_waits_gets_an_event_with_the_numbers() -> None
     shell = Shell(node("node-a", cpu="4"))
     (told,) = await waiting(shell)
     assert (told.type, told.reason, told.action) == ("Warning", "InsufficientCapacity", "Pending")
-    assert "cpu 9 needed, 4 free" in told.note
+    assert shortage_text("cpu", "9", "4") in told.note
     assert (told.regarding.kind, told.regarding.uid) == ("Reservation", "uid-lock")
 
 

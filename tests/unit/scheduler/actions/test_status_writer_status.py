@@ -1,6 +1,7 @@
 """The status of a reservation: when it is written, and when not."""
 
 from builders import NAMESPACE, node, pod
+from tidelock.ledger.messages import holding_text
 from tidelock.model.meta import Key
 from unit.scheduler.machinery import Shell, lock_path, turns
 
@@ -135,7 +136,7 @@ async def test_a_wait_and_the_capacity_after_it_get_one_event_each() -> None:
         "uid-lock",
     )
     assert (told.type, told.reason, told.action) == ("Normal", "Admitted", "Active")
-    assert told.note == "cpu 1 held on node-a"
+    assert told.note == holding_text("cpu 1", "node-a")
 
 
 async def test_the_activation_of_a_reservation_is_measured_again_from_the_loss_of_its_capacity() -> None:

@@ -7,6 +7,7 @@ import pytest
 from builders import NAMESPACE, NOW, encode, node, pod, reservation_json
 from tidelock.binders.admission_check import AdmissionCheck
 from tidelock.binders.unbound_pods import UnboundPods
+from tidelock.framework.rejections import shortage_text
 from tidelock.kube.errors import AdmissionUnavailable, ApiError, Conflict, Forbidden, Unreachable
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
@@ -111,7 +112,7 @@ def test_a_pod_larger_than_all_its_reservations_takes_the_rest_from_free_capacit
     core = Core(node("node-a", cpu="4"))
     held(core, "1", "1")
     core.add(web(cpu="5"))
-    assert "cpu 5 needed, 4 free" in core.refuse().diagnosis.message
+    assert shortage_text("cpu", "5", "4") in core.refuse().diagnosis.message
 
 
 def test_a_pod_in_a_reusable_reservation_takes_no_other_one_for_the_same_amount() -> None:

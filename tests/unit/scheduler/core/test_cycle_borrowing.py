@@ -7,7 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders import NOW, Json, budget, node, pod
+from tidelock.framework.rejections import shortage_text
 from tidelock.ledger.lifecycle.transitions import Event
+from tidelock.ledger.messages import taken_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
@@ -123,7 +125,7 @@ def test_a_borrower_larger_than_the_lent_capacity_takes_the_rest_from_free_capac
     core.run(borrower(requests={"cpu": "3"}))
     assert (core.used(), core.reserved(), status_of(core)["lent"]) == (3000, 0, {"cpu": "2"})
     core.add(borrower("batch-1"))
-    assert "cpu 2 needed, 1 free" in core.refuse().diagnosis.message
+    assert shortage_text("cpu", "2", "1") in core.refuse().diagnosis.message
 
 
 def test_a_borrower_does_not_use_a_reservation_that_is_not_borrowable() -> None:
@@ -316,7 +318,7 @@ def test_a_pod_that_stops_borrowing_violates_the_reservation(core: Core) -> None
     bound = core.run(borrower())
     core.event_handlers.pods.upsert(bound, pod("batch-0", requests=TWO, node_name="node-a", version=2))
     entry = core.ledger.entries[Key("shop", "lock")]
-    assert entry.violation == "pod shop/batch-0 took cpu 2 reserved on node-a"
+    assert entry.violation == taken_text("pod shop/batch-0", "cpu 2", "node-a")
     assert (core.used(), core.reserved()) == (4000, 0)
 
 
@@ -325,7 +327,7 @@ def test_an_ordinary_pod_in_lent_capacity_is_a_violation_although_nothing_is_hel
     core.run(borrower())
     core.add(pod("stranger", requests=ONE, node_name="node-a"))
     entry = core.ledger.entries[Key("shop", "lock")]
-    assert entry.violation == "pod shop/stranger took cpu 1 reserved on node-a"
+    assert entry.violation == taken_text("pod shop/stranger", "cpu 1", "node-a")
     assert entry.reserved["cpu"] == 1000
 
 

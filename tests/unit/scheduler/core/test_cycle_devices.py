@@ -21,6 +21,7 @@ from devices import (
     wanting_all,
 )
 from tidelock.framework.events import Action, ClusterEvent, Resource
+from tidelock.ledger.messages import holding_text
 from tidelock.model.api.reservation import Phase
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE
 from tidelock.scheduler.core.outcomes import Unschedulable
@@ -35,7 +36,7 @@ def test_a_reservation_holds_a_device_and_names_it_in_its_status() -> None:
     entry = core.lock()
 
     assert entry.phase is Phase.ACTIVE
-    assert entry.message == f"cpu 1 and device {DRIVER}/a/a-0 held on node-a"
+    assert entry.message == holding_text(f"cpu 1 and device {DRIVER}/a/a-0", "node-a")
     assert core.status()["devices"] == [
         {
             "claim": "gpus",

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod
+from tidelock.framework.rejections import nodes_by_reason, shortage_text
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node
@@ -50,7 +51,7 @@ def test_a_reservation_for_a_missing_node_names_it() -> None:
     entry = core.reservation(nodeName="node-a")
     core.step()
 
-    assert entry.message == f"0/1 nodes are available: 1 {NodeName.reason}. There is no node node-a."
+    assert entry.message == f"{nodes_by_reason(1, {NodeName.reason: 1})} There is no node node-a."
 
 
 def test_used_and_reserved_capacity_both_count_as_insufficient_capacity() -> None:
@@ -64,7 +65,7 @@ def test_used_and_reserved_capacity_both_count_as_insufficient_capacity() -> Non
 
     assert (first.phase, second.phase) == (Phase.ACTIVE, Phase.PENDING)
     assert second.reason == reasons.INSUFFICIENT_CAPACITY
-    assert "cpu 2 needed, 1 free, 2 reserved by shop/first" in second.message
+    assert f"{shortage_text('cpu', '2', '1')}, 2 reserved by shop/first" in second.message
 
 
 def test_a_growing_reservation_stays_on_its_node() -> None:
@@ -88,7 +89,7 @@ def test_a_growth_that_fails_keeps_the_old_size() -> None:
     core.step()
 
     assert (entry.phase, entry.node, core.reserved("node-a")) == (Phase.ACTIVE, "node-a", 2000)
-    assert "cpu 5 needed, 4 free" in entry.resize_problem
+    assert shortage_text("cpu", "5", "4") in entry.resize_problem
 
 
 def test_a_reservation_moves_only_to_a_healthy_node() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from builders import NOW, node, pod
 from tidelock.ledger.lifecycle import lifetime
+from tidelock.ledger.messages import holding_text, overcommitted_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
@@ -52,7 +53,9 @@ def test_a_planned_reservation_has_its_node_and_its_window_in_the_status(core: C
     assert status["expiresAt"] == format_instant(NOW + HOUR + 600)
     assert "activatedAt" not in status
     assert conditions == {"Active": ("False", "Planned")}  # no client has to wait until it is ready
-    assert entry.message == ("cpu 3 held on node-a from 2027-01-15T09:00:00Z until 2027-01-15T09:10:00Z")
+    assert entry.message == (
+        f"{holding_text('cpu 3', 'node-a')} from 2027-01-15T09:00:00Z until 2027-01-15T09:10:00Z"
+    )
 
 
 def test_a_planned_reservation_is_active_from_its_start_on(core: Core) -> None:
@@ -157,7 +160,7 @@ def test_a_window_that_loses_its_capacity_to_a_pod_that_overstays_is_overcommitt
     core.step()
 
     assert entry.phase is Phase.PENDING
-    assert entry.message == "node-a is overcommitted by cpu 3"
+    assert entry.message == overcommitted_text("node-a", "cpu 3")
 
 
 def test_a_pod_that_is_already_overdue_is_not_expected_to_leave(core: Core) -> None:

@@ -12,6 +12,7 @@ from tidelock.framework.api import Victims
 from tidelock.framework.config import Configuration, default_configuration
 from tidelock.framework.config_file import Extender
 from tidelock.framework.extender import ExtenderAdviceData, ExtenderFailure
+from tidelock.framework.rejections import nodes_by_reason
 from tidelock.model.api.reservation import Phase
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import decode_pod
@@ -78,9 +79,7 @@ class TestOrder:
     def test_a_pod_that_fits_no_node_is_refused_without_a_call(self) -> None:
         scheduler = core(node("node-a", cpu="0"))
         scheduler.add(pod("web-0", requests=WANTED))
-        assert scheduler.refuse().diagnosis.message.startswith(
-            f"0/1 nodes are available: 1 {insufficient(CPU)}."
-        )
+        assert scheduler.refuse().diagnosis.message.startswith(nodes_by_reason(1, {insufficient(CPU): 1}))
 
     def test_later_pods_wait_for_the_answer(self) -> None:
         scheduler = core(node("node-a", cpu="1"))
@@ -147,7 +146,7 @@ class TestAnswer:
 
         refused = asked.refuse()
 
-        assert refused.diagnosis.message.startswith(f"0/3 nodes are available: 1 {insufficient(CPU)}.")
+        assert refused.diagnosis.message.startswith(nodes_by_reason(3, {insufficient(CPU): 1}))
 
     def test_reasons_are_those_of_the_extender(self, asked: Core) -> None:
         failed = {"node-a": ExtenderFailure("too hot", preemption_may_help=True)}

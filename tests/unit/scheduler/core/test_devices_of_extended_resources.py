@@ -6,6 +6,7 @@ import pytest
 
 from builders import NAMESPACE, NOW, Json, encode, node, node_json, pod, quota
 from devices import DRIVER, allocated, device_class, pod_template, put, resource_claim
+from tidelock.ledger.messages import holding_text, overcommitted_text, taken_text
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
@@ -50,7 +51,7 @@ def test_a_reservation_holds_devices_and_names_the_resource_that_they_provide() 
 
     entry = core.gpus(1)
 
-    assert entry.message == f"cpu 1, {GPU} 1 and device {DRIVER}/a/a-0 held on node-a"
+    assert entry.message == holding_text(f"cpu 1, {GPU} 1 and device {DRIVER}/a/a-0", "node-a")
     assert core.status()["resources"] == {"cpu": "1", GPU: "1"}
     assert core.status()["devices"] == [
         {
@@ -272,7 +273,7 @@ def test_a_reservation_leaves_a_node_that_no_longer_has_the_resource_itself() ->
     core.event_handlers.nodes.upsert(have, node("node-b", cpu="64", version=2))
 
     assert (entry.phase, entry.reason) == (Phase.PENDING, reasons.OVERCOMMITTED)
-    assert entry.message == f"node-b is overcommitted by {GPU} 1"
+    assert entry.message == overcommitted_text("node-b", f"{GPU} 1")
 
 
 def test_a_reservation_of_no_devices_lacks_none() -> None:
@@ -339,7 +340,7 @@ def test_a_claim_of_others_takes_a_held_device() -> None:
     core.pod("thief")
     put(core.objects, resource_claim("thief-gpus", owner="thief", status=allocated("a-0", users=["thief"])))
     core.decide()
-    assert entry.violation == f"claim shop/thief-gpus took device {DRIVER}/a/a-0 reserved on node-a"
+    assert entry.violation == taken_text("claim shop/thief-gpus", f"device {DRIVER}/a/a-0", "node-a")
     assert (entry.phase, held(entry)) == (Phase.PENDING, set())
 
 

@@ -13,6 +13,7 @@ from tidelock.framework.api import SUCCESS, Filter, Handle, Mask, PreFilter, Sta
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.extension_point_timer import PluginError
 from tidelock.framework.pod_claims import claim_not_found
+from tidelock.framework.rejections import shortage_text
 from tidelock.model.instants import format_instant
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
@@ -41,7 +42,7 @@ def test_the_report_of_a_node_has_the_rejections_of_all_filters() -> None:
         ("TaintToleration", (TaintToleration.reason,), False),
         ("NodeResourcesFit", (insufficient(CPU),), False),
     ]
-    assert told.rejections[2].detail == "cpu 2 needed, 1 free"
+    assert told.rejections[2].detail == shortage_text("cpu", "2", "1")
     assert told.total == 0
 
 
@@ -52,7 +53,7 @@ def test_a_reservation_in_the_way_is_named() -> None:
     (told,) = reports(core, requests={"cpu": "2"}).values()
 
     assert [(each.plugin, each.detail) for each in told.rejections] == [
-        ("Reservation", "cpu 2 needed, 1 free, 3 reserved by shop/other")
+        ("Reservation", f"{shortage_text('cpu', '2', '1')}, 3 reserved by shop/other")
     ]
 
 
@@ -124,7 +125,9 @@ def test_capacity_that_is_being_freed_for_another_pod_is_a_rejection() -> None:
     (told,) = reports(core, name="late", requests={"cpu": "1"}).values()
 
     assert [each.plugin for each in told.rejections] == ["NodeResourcesFit"]
-    assert told.rejections[0].detail == ("cpu 1 needed, 0 free, beside shop/high, for which capacity is kept")
+    assert told.rejections[0].detail == (
+        f"{shortage_text('cpu', '1', '0')}, beside shop/high, for which capacity is kept"
+    )
 
 
 def test_of_many_nominated_pods_some_are_named() -> None:
@@ -137,7 +140,7 @@ def test_of_many_nominated_pods_some_are_named() -> None:
     (told,) = reports(core, name="late", requests={"cpu": "1"}).values()
 
     beside = "beside shop/high-0, shop/high-1, shop/high-2 and 2 more, for which capacity is kept"
-    assert told.rejections[0].detail == f"cpu 1 needed, 0 free, {beside}"
+    assert told.rejections[0].detail == f"{shortage_text('cpu', '1', '0')}, {beside}"
 
 
 def test_an_explanation_changes_nothing() -> None:

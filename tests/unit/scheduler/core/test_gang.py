@@ -4,6 +4,7 @@ import pytest
 
 from builders import NOW, encode, node, pod
 from tidelock.framework.profile import Profile
+from tidelock.framework.rejections import shortage_text
 from tidelock.ledger.lifecycle import deadlines
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
 from tidelock.ledger.sets.groups import Group
@@ -11,6 +12,7 @@ from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.reservation import decode_reservation
 from tidelock.plugins.node_name import NodeName
+from tidelock.scheduler.core.gang import too_few_text
 from unit.scheduler.gang import (
     ACTIVE,
     CONSUMED,
@@ -57,8 +59,8 @@ def test_if_one_member_does_not_fit_none_is_placed_and_all_messages_have_the_num
     assert core.reserved("node-a") == core.reserved("node-b") == 0
     for number in range(3):
         assert gang[number].reason == reasons.INSUFFICIENT_CAPACITY
-        assert "needs capacity for 3 reservations at once, and 2 fit; train-2" in gang[number].message
-        assert "cpu 1 needed, 0 free" in gang[number].message
+        assert f"{too_few_text(3, 2)}; train-2" in gang[number].message
+        assert shortage_text("cpu", "1", "0") in gang[number].message
     assert core.decider.next_due() != 0, "a search frees no capacity"
 
 

@@ -4,12 +4,14 @@ import pytest
 
 from builders import NAMESPACE, node, pod
 from devices import claiming, device_class, device_slice, put, resource_claim
+from tidelock.framework.rejections import nodes_by_reason
 from tidelock.model.meta import Key
 from tidelock.model.pods import assigned_to
 from tidelock.model.quantities import CPU
 from tidelock.plugins.gang_scheduling import group_awaited
 from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.scheduler.core.cycle import AssumedPod
+from tidelock.scheduler.core.pod_group_scheduler import unsatisfied_text
 from tidelock.scheduler.core.queued_pod import QueueName
 from tidelock.scheduler.informers.informers import listers_of
 from unit.scheduler.machinery import Core
@@ -48,11 +50,11 @@ def test_a_gang_that_does_not_fit_keeps_nothing() -> None:
     assert placed(outcomes) == []
     assert core.used() == 0
     assert len(core.cache) == 0
-    text = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining; pod train-2 does not fit: 0/1 nodes"
+    text = f"{unsatisfied_text(3, 2, 0)}; pod train-2 does not fit: 0/1 nodes"
     found = refusals(outcomes)
     assert found["train-0"] == found["train-1"]
     assert found["train-0"].startswith(f"pod group is unschedulable, {text}")
-    assert found["train-2"].startswith(f"0/1 nodes are available: 1 {insufficient(CPU)}.")
+    assert found["train-2"].startswith(nodes_by_reason(1, {insufficient(CPU): 1}))
     core.add(pod("other", requests={"cpu": "2"}))
     assert placed(core.decide()) == ["other"]
 
@@ -77,7 +79,7 @@ def test_the_condition_says_why_a_gang_does_not_fit() -> None:
 
     assert found.group.key == Key(NAMESPACE, "train")
     assert (found.scheduled, found.reason) == (False, "Unschedulable")
-    assert found.message.startswith("minCount (3) cannot be satisfied: 2 scheduled, 0 remaining")
+    assert found.message.startswith(unsatisfied_text(3, 2, 0))
 
 
 def test_trials_end_once_too_few_pods_are_left() -> None:
@@ -157,7 +159,7 @@ def test_pods_beyond_the_needed_ones_follow_alone() -> None:
 
     assert placed(outcomes) == ["train-0", "train-1", "train-2"]
     assert list(refusals(outcomes)) == ["train-3"]
-    assert refusals(outcomes)["train-3"].startswith(f"0/1 nodes are available: 1 {insufficient(CPU)}.")
+    assert refusals(outcomes)["train-3"].startswith(nodes_by_reason(1, {insufficient(CPU): 1}))
 
 
 @pytest.mark.parametrize("letters", ["abcd", "bcda", "cdab", "dabc"])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from builders import node, pod
+from tidelock.framework.rejections import nodes_by_reason, shortage_text
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
 from tidelock.model.pods import Pod
@@ -110,8 +111,8 @@ def test_capacity_that_is_freed_for_a_pod_is_left_to_it_by_pods_of_at_most_its_p
 
     refused = core.refuse()
     assert (
-        f"0/1 nodes are available: 1 {insufficient(CPU)}."
-        " node-a: cpu 2 needed, 1 free, beside shop/web-0, for which capacity is kept."
+        f"{nodes_by_reason(1, {insufficient(CPU): 1})} "
+        f"node-a: {shortage_text('cpu', '2', '1')}, beside shop/web-0, for which capacity is kept."
         in refused.diagnosis.message
     )
 
@@ -241,7 +242,7 @@ def test_a_pod_is_retried_when_a_reservation_that_kept_evictions_from_helping_is
     core.step()
     core.add(high(cpu="4"))
     assert core.refuse().diagnosis.message.endswith(
-        f"preemption: 0/1 nodes are available: 1 {insufficient_beside(CPU)}."
+        f"preemption: {nodes_by_reason(1, {insufficient_beside(CPU): 1})}"
     )
     attempted(core)
 
@@ -273,7 +274,7 @@ def test_no_eviction_helps_a_pod_with_its_reservation_on_another_node() -> None:
     core.add(high(annotations={"tidelock.dev/require-reservation": "true"}))
 
     assert core.refuse().diagnosis.message.endswith(
-        f"preemption: 0/2 nodes are available: 2 {PREEMPTION_NOT_HELPFUL}."
+        f"preemption: {nodes_by_reason(2, {PREEMPTION_NOT_HELPFUL: 2})}"
     )
     assert attempted(core).node_name == ""
 

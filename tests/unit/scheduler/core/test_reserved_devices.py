@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from builders import NOW, Json, pod, reservation
 from devices import DRIVER, claim_template, pod_template, put, request, wanting
+from tidelock.ledger.messages import holding_text
 from tidelock.model.api.reservation import Phase, ReservationSpec
 from unit.scheduler.device_core import DeviceCore, held
 from unit.scheduler.machinery import HELD
@@ -162,7 +163,7 @@ def test_a_reservation_names_the_first_devices_of_many() -> None:
     message = core.lock().message
 
     names = ", ".join(f"{DRIVER}/a/a-{number}" for number in range(3))
-    assert message == f"cpu 1 and devices {names} and 2 more held on node-a"
+    assert message == holding_text(f"cpu 1 and devices {names} and 2 more", "node-a")
 
 
 def test_equal_reservations_of_other_namespaces_are_decided_by_their_own_templates() -> None:

@@ -6,13 +6,14 @@ import pytest
 
 from builders import NAMESPACE, NOW, Json, node, pod
 from devices import DRIVER, allocated, claiming, device, device_slice, put, resource_claim
+from tidelock.ledger.messages import taken_text
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model.api.reservation import Phase
 from tidelock.scheduler.core.taken_devices import UNKNOWN_SECONDS
 from unit.scheduler.device_core import DeviceCore
 from unit.scheduler.machinery import HELD, Core
 
-TAKEN = f"claim {NAMESPACE}/other took device {DRIVER}/a/gpu-0 reserved on node-a"
+TAKEN = taken_text(f"claim {NAMESPACE}/other", f"device {DRIVER}/a/gpu-0", "node-a")
 
 
 class Scene(Core):

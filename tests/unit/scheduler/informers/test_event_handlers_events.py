@@ -3,6 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from builders import NOW, encode, node, pod, pod_json, reservation
+from tidelock.ledger.messages import bound_text, taken_text
 from tidelock.model.api.reservation import Phase
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod, decode_pod
@@ -31,7 +32,7 @@ def test_a_bound_owner_consumes_its_reservation_in_any_order_of_their_events(
 
     core.answer()
     assert (entry.phase, core.reserved(), core.used()) == (Phase.CONSUMED, 0, 1000)
-    assert entry.message == "pod shop/web-0 is bound to node-a"
+    assert entry.message == bound_text("shop/web-0", "node-a")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_a_pod_that_takes_reserved_capacity_violates_the_reservation() -> None:
     core.add(pod("intruder", node_name="node-a"))
 
     assert (entry.phase, entry.reason, core.reserved()) == (Phase.ACTIVE, "Violated", 0)
-    assert entry.violation == "pod shop/intruder took cpu 1 reserved on node-a"
+    assert entry.violation == taken_text("pod shop/intruder", "cpu 1", "node-a")
 
 
 def test_a_violated_reservation_gets_its_capacity_back_before_any_pod() -> None:
@@ -260,7 +261,7 @@ def test_a_pod_that_took_capacity_while_no_operator_ran_is_named() -> None:
     late["metadata"]["creationTimestamp"] = format_instant(NOW - 50)
     core.add(decode_pod(encode(late)))
     core.list_all()
-    assert entry.violation == "pod shop/intruder took cpu 1 reserved on node-a"
+    assert entry.violation == taken_text("pod shop/intruder", "cpu 1", "node-a")
 
 
 def test_every_event_wakes_the_loop() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from builders import NOW, node, pod
+from tidelock.ledger.messages import taken_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
@@ -81,7 +82,7 @@ def test_a_foreign_pod_that_came_while_the_owner_was_inside_is_found_when_the_ow
         core.event_handlers.pods.upsert(bound, pod("web-0", requests=TWO, node_name="node-a", phase="Failed"))
     else:
         core.decider.binding_failed(assumed, core.clock.now())
-    assert entry.violation == "pod shop/stranger took cpu 1 reserved on node-a"
+    assert entry.violation == taken_text("pod shop/stranger", "cpu 1", "node-a")
     assert (entry.phase, core.used(), core.reserved()) == (Phase.ACTIVE, 3000, 1000)
 
 
