@@ -6,7 +6,10 @@ kube-scheduler's words are a contract: tools that read events and conditions loo
 import pytest
 
 from tidelock.binders.claim_check import allocating_text, reserved_text
+from tidelock.binders.server import unread_text
 from tidelock.devices.errors import SEARCH_TIMED_OUT
+from tidelock.devices.requests import class_not_found
+from tidelock.framework.extender import UNEXPECTED_ANSWER
 from tidelock.framework.pod_claims import claim_not_found
 from tidelock.framework.rejections import nodes_by_reason, shortage_text
 from tidelock.framework.waiting_pods import timeout_text
@@ -17,11 +20,14 @@ from tidelock.ledger.messages import (
     edited_text,
     gone_text,
     holding_text,
+    no_capacity_text,
     overcommitted_text,
     taken_text,
 )
 from tidelock.ledger.owners.awaited import NAMED_BY_NONE, awaited_text
+from tidelock.ledger.queue.quotas import exceeded_text
 from tidelock.model.outlook import UNPROCESSED
+from tidelock.model.pod_limits import too_large_text
 from tidelock.model.quantities import CPU, MEMORY, PODS
 from tidelock.plugins.default_preemption.plugin import (
     NEVER_PREEMPTS,
@@ -32,18 +38,26 @@ from tidelock.plugins.default_preemption.plugin import (
 )
 from tidelock.plugins.default_preemption.trial import NO_VICTIMS
 from tidelock.plugins.dynamic_load import metric_above_limit
+from tidelock.plugins.dynamic_resources.claim_words import (
+    allocated_elsewhere,
+    being_allocated,
+    being_deallocated,
+    deallocated_elsewhere,
+)
 from tidelock.plugins.dynamic_resources.node_allocations import (
     CANNOT_ALLOCATE,
     INVALID_POOLS,
     LEFTOVER,
     NOT_AVAILABLE,
 )
+from tidelock.plugins.dynamic_resources.pod_claims import template_not_found
 from tidelock.plugins.gang_scheduling import MEMBERS_AWAITED, group_awaited
 from tidelock.plugins.inter_pod_affinity import (
     EXISTING_ANTI_AFFINITY,
     POD_AFFINITY_MISMATCH,
     POD_ANTI_AFFINITY_MISMATCH,
 )
+from tidelock.plugins.load_aware import above_threshold
 from tidelock.plugins.node_affinity import (
     AFFINITY_CONFLICT,
     ENFORCED_AFFINITY_MISMATCH,
@@ -66,12 +80,17 @@ from tidelock.plugins.volume_binding.plugin import (
     UNBOUND_IMMEDIATE,
     VOLUME_GONE,
     VOLUME_NODE_CONFLICT,
+    claim_awaited,
+    claim_deleted,
+    claim_lost,
+    claim_not_owned,
 )
 from tidelock.plugins.volume_restrictions import CLAIM_IN_USE, DISK_CONFLICT
 from tidelock.plugins.volume_zone import NO_CLAIM_NAME, NO_CLASS_NAME, NO_VOLUME_NAME, ZONE_CONFLICT
 from tidelock.plugins.water_level_balance.plugin import use_above_limit
 from tidelock.plugins.workload_topology_spread.plugin import WorkloadTopologySpread
-from tidelock.scheduler.core.diagnosis import NO_NODES
+from tidelock.scheduler.actions.extenders import extender_failed
+from tidelock.scheduler.core.diagnosis import NO_NODES, beside_text
 from tidelock.scheduler.core.gang import too_few_text
 from tidelock.scheduler.core.pod_group_scheduler import unsatisfied_text
 from tidelock.scheduler.defrag.controller import unhelpful_text
@@ -116,11 +135,28 @@ OF_KUBE_SCHEDULER = (
     (NO_FREE_STORAGE, "node(s) did not have enough free storage"),
     (VOLUME_GONE, "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"),
     (UNBOUND_IMMEDIATE, "pod has unbound immediate PersistentVolumeClaims"),
+    (
+        claim_awaited("data"),
+        'waiting for ephemeral volume controller to create the persistentvolumeclaim "data"',
+    ),
+    (
+        claim_lost("data", "disk"),
+        'persistentvolumeclaim "data" bound to non-existent persistentvolume "disk"',
+    ),
+    (claim_deleted("data"), 'persistentvolumeclaim "data" is being deleted'),
+    (claim_not_owned("shop/c", "shop/x"), "PVC shop/c was not created for pod shop/x (pod is not owner)"),
     (CANNOT_ALLOCATE, "cannot allocate all claims"),
     (INVALID_POOLS, "invalid resource pools were encountered"),
     (SEARCH_TIMED_OUT, "timed out trying to allocate devices"),
     (NOT_AVAILABLE, "resourceclaim not available on the node"),
     (LEFTOVER, "cannot schedule extended resource claim"),
+    (class_not_found("gpu"), "device class gpu does not exist"),
+    (template_not_found("shop", "gpu"), 'could not find ResourceClaimTemplate "shop/gpu"'),
+    (being_allocated("shop/c"), "resource claim shop/c is in the process of being allocated"),
+    (being_deallocated("shop/c"), "resource claim shop/c is in the process of being deallocated"),
+    (allocated_elsewhere("shop/c"), "claim shop/c got allocated elsewhere in the meantime"),
+    (deallocated_elsewhere("shop/c"), "claim shop/c got deallocated elsewhere in the meantime"),
+    (extender_failed("filter", "http://x/filter"), "failed filter with extender at URL http://x/filter"),
     (group_awaited("train"), 'waiting for pods\'s pod group "train" to appear in scheduling queue'),
     (MEMBERS_AWAITED, "waiting for minCount pods from a gang to appear in scheduling queue"),
     (PREEMPTION_NOT_HELPFUL, "Preemption is not helpful for scheduling"),
@@ -142,6 +178,17 @@ OWN = (
     (use_above_limit(CPU), "node(s) with measured cpu use above the limit"),
     (NAMED_BY_NONE, "waiting for a reservation, and none names this pod as its owner"),
     (UNPROCESSED, "the operator has not processed it yet"),
+    (above_threshold("cpu", "usage"), "node(s) cpu usage exceed threshold"),
+    (UNEXPECTED_ANSWER, "the answer is not of the expected type"),
+    (too_large_text("volumes: 65"), "pod is too large: volumes: 65"),
+    (unread_text("shop/x", "500: a"), "cannot read pod shop/x: 500: a"),
+    (no_capacity_text(30), "no capacity within spec.pendingDeadlineSeconds (30)"),
+    (
+        exceeded_text("team", "cpu=2", "cpu=1", "cpu=2"),
+        "exceeded quota: team, requested: cpu=2, used: cpu=1, limited: cpu=2",
+    ),
+    (exceeded_text("team", "cpu=2", "", "cpu=1"), "exceeded quota: team, requested: cpu=2, limited: cpu=1"),
+    (beside_text("shop/x"), "beside shop/x, for which capacity is kept"),
     (shortage_text("cpu", "2", "1500m"), "cpu 2 needed, 1500m free"),
     (too_few_text(3, 2), "needs capacity for 3 reservations at once, and 2 fit"),
     (

@@ -36,6 +36,7 @@ from tidelock.isolation import Isolation
 from tidelock.kube.client import PODS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.model.failures import failure_text
+from tidelock.model.meta import Key
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.pace import PACE, Pace
 from tidelock.telemetry import Telemetry
@@ -249,7 +250,7 @@ class BinderServer:
                 pod = question.pod or await self._find(question)
         except (ApiError, TimeoutError) as error:
             problem = str(error) or f"no answer within {_LOOK_UP:g} s"
-            text = f"cannot read pod {question.key}: {problem}"
+            text = unread_text(question.key, problem)
             raise web.HTTPServiceUnavailable(text=text) from error
         # The API server itself does not bind a pod that is unknown, or has been replaced.
         if pod is None:
@@ -288,3 +289,8 @@ class BinderServer:
             return None
         meant = question.pod_uid in ("", pod.uid) and not pod.node_name
         return pod if meant else None
+
+
+def unread_text(pod: Key | str, problem: str) -> str:
+    """Say that a pod was not judged."""
+    return f"cannot read pod {pod}: {problem}"

@@ -157,7 +157,7 @@ def _alternatives(
             raise AllocationError(f"{label}: missing device class name (unsupported request type?)")
         of_class = class_of(wanted.device_class_name)
         if of_class is None:
-            raise AllocationError(f"request {name}: device class {wanted.device_class_name} does not exist")
+            raise AllocationError(f"request {name}: {class_not_found(wanted.device_class_name)}")
         if problem := of_class.meta.unreadable:
             raise AllocationError(f"device class {wanted.device_class_name} can't be read: {problem}")
         if wanted.allocation_mode not in (ALL_DEVICES, EXACT_COUNT):
@@ -217,3 +217,8 @@ def size_with(claim: PreparedClaim, request: PreparedRequest, least: int, size: 
 
 def _nothing_taken(_: str) -> int:
     return 0
+
+
+def class_not_found(name: str) -> str:
+    """Say that a device class is missing, in kube-scheduler's words."""
+    return f"device class {name} does not exist"

@@ -18,6 +18,7 @@ from tidelock.model.nodes import Node
 from tidelock.model.pods import Pod
 from tidelock.model.raw import raw_of
 
+UNEXPECTED_ANSWER = "the answer is not of the expected type"
 _MAX_PRIORITY = 10
 _POINTS = api.MAX_NODE_SCORE // _MAX_PRIORITY
 
@@ -244,7 +245,7 @@ def _fields(value: Any) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise AnswerError("the answer is not of the expected type")
+        raise AnswerError(UNEXPECTED_ANSWER)
     return {name.lower(): content for name, content in value.items() if content is not None}
 
 
@@ -252,4 +253,4 @@ def _convert(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise AnswerError(f"the answer is not of the expected type: {error}") from error
+        raise AnswerError(f"{UNEXPECTED_ANSWER}: {error}") from error

@@ -71,11 +71,21 @@ def planned_text(entry: ReservationInfo) -> str:
 def given_up_text(entry: ReservationInfo) -> str:
     """Explain why a reservation that waited was rejected at its deadline."""
     spec = entry.reservation.spec
-    field = f"spec.pendingDeadlineSeconds ({spec.pending_deadline_seconds if spec else 0})"
+    seconds = spec.pending_deadline_seconds if spec else 0
+    field = _deadline(seconds)
     if entry.tried:
-        return f"no capacity within {field}: {entry.message}"
+        return f"{no_capacity_text(seconds)}: {entry.message}"
     waits = f"it waits since {format_instant(entry.pending_since)}"
     if not deadlines.missed(entry):
         return f"{field} had passed before it was tried: {waits}"
     text = f"{field} had passed when the operator saw it at {format_instant(entry.seen_waiting_at)}: {waits}"
     return f"{text}; {entry.message}" if entry.message else text
+
+
+def no_capacity_text(seconds: int) -> str:
+    """Say that a reservation was tried in vain until its deadline."""
+    return f"no capacity within {_deadline(seconds)}"
+
+
+def _deadline(seconds: int) -> str:
+    return f"spec.pendingDeadlineSeconds ({seconds})"

@@ -143,3 +143,8 @@ def _pod_terms(affinity: PodAffinity | None) -> list[PodAffinityTerm]:
 
 def _size(selector: LabelSelector | None) -> int:
     return selector.size if selector is not None else 0
+
+
+def too_large_text(excess: str) -> str:
+    """Say that a pod is too large to be decided."""
+    return f"pod is too large: {excess}"

@@ -154,7 +154,7 @@ class LoadAware(OverloadFilter, PreScore, Score, EnqueueExtensions):
         """Name the first resource, in Koordinator's words."""
         beyond = self.beyond(state, snapshot, row)
         kind = state.expect(_ExceededLimits).kind
-        return (f"node(s) {MEASURED_RESOURCES[int(np.argmax(beyond))]} {kind} exceed threshold",)
+        return (above_threshold(MEASURED_RESOURCES[int(np.argmax(beyond))], kind),)
 
     def detail(self, state: CycleState, pod: Pod, snapshot: Snapshot, row: int) -> str:
         """Return the expected use and the threshold."""
@@ -284,3 +284,8 @@ def _estimate(request: int, limit: int, factor: float, default: float) -> float:
 def _capacity(snapshot: Snapshot) -> LevelArray:
     columns = [snapshot.column(name) for name in MEASURED_RESOURCES]
     return snapshot.allocatable[:, columns].T.astype(np.float64)
+
+
+def above_threshold(resource: str, kind: str) -> str:
+    """Return the reason for which a node is ruled out, in Koordinator's words."""
+    return f"node(s) {resource} {kind} exceed threshold"

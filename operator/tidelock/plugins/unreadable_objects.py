@@ -26,7 +26,7 @@ from tidelock.framework.api import (
 from tidelock.framework.cyclestate import CycleState
 from tidelock.framework.events import Action, ClusterEvent, Registration, Resource
 from tidelock.model.meta import ObjectMeta
-from tidelock.model.pod_limits import excess_of_decided
+from tidelock.model.pod_limits import excess_of_decided, too_large_text
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
 from tidelock.model.storage import CsiNode
@@ -96,7 +96,7 @@ class UnreadableObjects(PreFilter, SingleReasonFilter, EnqueueExtensions):
         if pod.meta.unreadable:
             return f"pod can't be read: {pod.meta.unreadable}"
         if too_much := excess_of_decided(pod):
-            return f"pod is too large: {too_much}"
+            return too_large_text(too_much)
         for use in pod.claims:
             for kind, meta in self._read_for(pod, use):
                 if meta.unreadable:

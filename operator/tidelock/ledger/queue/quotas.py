@@ -281,13 +281,17 @@ def _pods_excesses(quota: ResourceQuota, asked: Charge, own: Charge, used: Charg
 
 
 def _text(name: str, excesses: list[Excess]) -> str:
-    """Describe an exceeded quota in the words of the API server."""
+    """Describe an exceeded quota in the words of the API server, with its resources."""
     asked = ",".join(f"{each.resource}={each.asked}" for each in excesses)
     used = ",".join(f"{each.resource}={each.used}" for each in excesses if each.used)
     limited = ",".join(f"{each.resource}={each.limit}" for each in excesses)
-    return (
-        f"exceeded quota: {name}, requested: {asked}, {f'used: {used}, ' if used else ''}limited: {limited}"
-    )
+    return exceeded_text(name, asked, used, limited)
+
+
+def exceeded_text(name: str, asked: str, used: str, limited: str) -> str:
+    """Describe an exceeded quota. Limits of what one reservation may ask have no use."""
+    use = f"used: {used}, " if used else ""
+    return f"exceeded quota: {name}, requested: {asked}, {use}limited: {limited}"
 
 
 def _held(entry: ReservationInfo) -> Resources:

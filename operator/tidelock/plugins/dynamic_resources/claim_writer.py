@@ -32,6 +32,7 @@ from tidelock.model.resource_claims import (
     decode_resource_claim,
 )
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, failure_of, readiness
+from tidelock.plugins.dynamic_resources.claim_words import allocated_elsewhere, deallocated_elsewhere
 from tidelock.plugins.dynamic_resources.extended_resources import RequestMapping
 
 logger = logging.getLogger(__name__)
@@ -301,7 +302,7 @@ class ClaimWriter:
                 pending = True
                 continue
             if claim.allocation is None:
-                return f"claim {key} got deallocated elsewhere in the meantime"
+                return deallocated_elsewhere(key)
             state = readiness(claim, now, self._timeout)
             if state is Readiness.FAILED and (failure := failure_of(claim)) is not None:
                 message = json.dumps(failure.message, ensure_ascii=False)
@@ -439,9 +440,9 @@ def _obstacle(claim: ResourceClaim, allocation: AllocationResult | None) -> str:
     if claim.meta.deletion_timestamp is not None:
         return f"claim {claim.key} got deleted in the meantime"
     if allocation is not None and claim.allocation is not None:
-        return f"claim {claim.key} got allocated elsewhere in the meantime"
+        return allocated_elsewhere(claim.key)
     if allocation is None and claim.allocation is None:
-        return f"claim {claim.key} got deallocated elsewhere in the meantime"
+        return deallocated_elsewhere(claim.key)
     return ""
 
 

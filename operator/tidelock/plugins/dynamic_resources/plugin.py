@@ -72,6 +72,7 @@ from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.resource_claims import AllocationResult, ResourceClaim, ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.binding_conditions import Readiness, readiness
+from tidelock.plugins.dynamic_resources.claim_words import being_allocated, being_deallocated
 from tidelock.plugins.dynamic_resources.claim_writer import ClaimWriter, OwnClaim, ReservedClaims
 from tidelock.plugins.dynamic_resources.equal_claims import beside_each_other
 from tidelock.plugins.dynamic_resources.extended_resources import backed_resources, claim_for
@@ -363,11 +364,11 @@ class DynamicResources(
         """Yield the claims without devices. Raises AllocationError if the pod must wait for one."""
         for claim in claims:
             if self._writer.deallocating(claim):
-                raise AllocationError(f"resource claim {claim.key} is in the process of being deallocated")
+                raise AllocationError(being_deallocated(claim.key))
             if claim.allocation is not None:
                 continue
             if self._claims.in_flight.get(claim.key) is not None:
-                raise AllocationError(f"resource claim {claim.key} is in the process of being allocated")
+                raise AllocationError(being_allocated(claim.key))
             yield prepare(claim, self._classes.get)
 
     # Events.

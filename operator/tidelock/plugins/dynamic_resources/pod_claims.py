@@ -6,7 +6,7 @@ would be created for its pod.
 
 from tidelock.cluster.objects import Objects
 from tidelock.model.meta import ObjectMeta
-from tidelock.model.pod_limits import LIMITS, RESOURCE_CLAIMS, excess
+from tidelock.model.pod_limits import LIMITS, RESOURCE_CLAIMS, excess, too_large_text
 from tidelock.model.pods import Pod
 from tidelock.model.reserve_pod import ReservePod
 from tidelock.model.resource_claims import PodResourceClaim, ResourceClaim, most_devices
@@ -19,7 +19,7 @@ def resource_claims_of(pod: Pod, objects: Objects) -> list[ResourceClaim] | str:
     A claim that a controller found unnecessary is left out.
     """
     if len(pod.spec.resource_claims) > LIMITS[RESOURCE_CLAIMS]:
-        return f"pod is too large: {excess(pod)}"
+        return too_large_text(excess(pod))
     found: dict[str, ResourceClaim] = {}
     for each in pod.spec.resource_claims:
         name, own, problem = _name_of(each, pod)
@@ -64,7 +64,7 @@ def _find(name: str, wanted: PodResourceClaim, pod: Pod, objects: Objects) -> Re
         return f'could not find ResourceClaim "{namespace}/{name}"' if claim is None else claim
     template = objects.resource_claim_templates.get(template_name, namespace)
     if template is None:
-        return f'could not find ResourceClaimTemplate "{namespace}/{template_name}"'
+        return template_not_found(namespace, template_name)
     return template.claim(ObjectMeta(name, namespace, f"{pod.uid}/{wanted.name}"))
 
 
@@ -93,3 +93,8 @@ def _problem(claim: ResourceClaim, pod: Pod, *, own: bool) -> str:
     if claim.meta.unreadable:
         return f'resourceclaim "{claim.meta.name}" can\'t be read: {claim.meta.unreadable}'
     return ""
+
+
+def template_not_found(namespace: str, name: str) -> str:
+    """Say that the template of a claim is missing."""
+    return f'could not find ResourceClaimTemplate "{namespace}/{name}"'

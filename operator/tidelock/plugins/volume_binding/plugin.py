@@ -41,7 +41,8 @@ from tidelock.framework.events import Registration
 from tidelock.framework.function_shape import MAX_UTILIZATION, ShapePoint, scores_of, shape_problems
 from tidelock.framework.plugin_args import read_args, refuse_args
 from tidelock.framework.pod_claims import claim_not_found
-from tidelock.model.pod_limits import excess_of_claims
+from tidelock.model.meta import Key
+from tidelock.model.pod_limits import excess_of_claims, too_large_text
 from tidelock.model.pod_volumes import ClaimUse
 from tidelock.model.pods import Pod
 from tidelock.model.selectors import Requirement
@@ -133,7 +134,7 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
         if not all(self._waits(claim) for claim in waiting):
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (UNBOUND_IMMEDIATE,))
         if too_much := excess_of_claims([claim.spec.selector for claim in waiting]):
-            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"pod is too large: {too_much}",))
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (too_large_text(too_much),))
         problems = np.zeros(len(snapshot), np.uint8)
         self._check_bound(bound, problems)
         findings = self._check_waiting(waiting, problems)
@@ -228,17 +229,15 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
         claim = self._objects.persistent_volume_claims.get(use.name, pod.meta.namespace)
         if claim is None:
             if use.ephemeral:
-                awaited = f'the persistentvolumeclaim "{use.name}"'
-                return f"waiting for ephemeral volume controller to create {awaited}"
+                return claim_awaited(use.name)
             return claim_not_found(use.name)
         if claim.status.phase == "Lost":
-            volume = f'non-existent persistentvolume "{claim.spec.volume_name}"'
-            return f'persistentvolumeclaim "{use.name}" bound to {volume}'
+            return claim_lost(use.name, claim.spec.volume_name)
         if claim.meta.deletion_timestamp is not None:
-            return f'persistentvolumeclaim "{use.name}" is being deleted'
+            return claim_deleted(use.name)
         owner = claim.meta.controller
         if use.ephemeral and (owner is None or owner.uid != pod.uid):
-            return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+            return claim_not_owned(claim.key, pod.key)
         return claim
 
     def _waits(self, claim: PersistentVolumeClaim) -> bool:
@@ -349,3 +348,23 @@ class VolumeBinding(PreFilter, Filter, PreScore, Score, Reserve, PreBind, Enqueu
     def events_to_register(self) -> Sequence[Registration]:
         """Return the events: objects that can bind claims, and volumes that another pod has freed."""
         return VolumeHints(self._objects).registrations()
+
+
+def claim_awaited(name: str) -> str:
+    """Say that an ephemeral claim is not there yet, as the others in kube-scheduler's words."""
+    return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+
+
+def claim_lost(name: str, volume_name: str) -> str:
+    """Say that a claim has lost its volume."""
+    return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
+
+
+def claim_deleted(name: str) -> str:
+    """Say that a claim is being deleted."""
+    return f'persistentvolumeclaim "{name}" is being deleted'
+
+
+def claim_not_owned(claim: Key | str, pod: Key | str) -> str:
+    """Say that an ephemeral claim belongs to another pod."""
+    return f"PVC {claim} was not created for pod {pod} (pod is not owner)"

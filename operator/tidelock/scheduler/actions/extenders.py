@@ -219,11 +219,11 @@ class Extenders:
             reason = str(error) or f"no answer within {endpoint.timeout:g} s"
             never_sent = isinstance(error, aiohttp.ClientConnectorError)
             raise ExtenderError(
-                f"failed {verb} with extender at URL {url}: {reason}", outcome_unknown=not never_sent
+                f"{extender_failed(verb, url)}: {reason}", outcome_unknown=not never_sent
             ) from error
         if response.status != HTTPStatus.OK:
             raise ExtenderError(
-                f"failed {verb} with extender at URL {url}, code {response.status}",
+                f"{extender_failed(verb, url)}, code {response.status}",
                 outcome_unknown=response.status >= HTTPStatus.INTERNAL_SERVER_ERROR,
             )
         try:
@@ -265,3 +265,8 @@ def _tls(settings: Extender, tls: ExtenderTls) -> ssl.SSLContext:
             key.write_bytes(tls.key_data or Path(tls.key_file).read_bytes())
             context.load_cert_chain(certificate, key)
     return context
+
+
+def extender_failed(verb: str, url: str) -> str:
+    """Say that an extender did not answer as it should, in kube-scheduler's words."""
+    return f"failed {verb} with extender at URL {url}"

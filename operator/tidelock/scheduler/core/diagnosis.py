@@ -92,7 +92,7 @@ def in_detail(plugin: Filter, pod: Pod, view: NodeView, filter_result: FilterRes
     rivals = filter_result.rivals.get(int(view.at[0]), ())
     names = ", ".join(str(rival.key) for rival in rivals[:_MOST_RIVALS])
     names += f" and {len(rivals) - _MOST_RIVALS} more" if len(rivals) > _MOST_RIVALS else ""
-    return ", ".join(filter(None, (numbers, names and f"beside {names}, for which capacity is kept")))
+    return ", ".join(filter(None, (numbers, names and beside_text(names))))
 
 
 def _numbers(filter_result: FilterResult, state: CycleState, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
@@ -111,3 +111,8 @@ def _first_by_name(rows: Rows, snapshot: Snapshot, count: int) -> Rows:
     if count < len(rows):
         rows = rows[np.argpartition(ranks, count)[:count]]
     return rows[np.argsort(snapshot.traits.name_rank[rows])]
+
+
+def beside_text(pods: str) -> str:
+    """Say that the capacity of a node is kept for nominated pods."""
+    return f"beside {pods}, for which capacity is kept"
