@@ -24,6 +24,10 @@ from tidelock.plugins.volume_binding.plugin import (
     UNBOUND_IMMEDIATE,
     VOLUME_GONE,
     VOLUME_NODE_CONFLICT,
+    claim_awaited,
+    claim_deleted,
+    claim_lost,
+    claim_not_owned,
 )
 
 
@@ -42,15 +46,13 @@ def refusal(world: World, wanting: Pod) -> str:
         ephemeral = name == f"{wanting.meta.name}-scratch"
         claim = world.claim(name)
         if claim is None:
-            created = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
-            return created if ephemeral else claim_not_found(name)
+            return claim_awaited(name) if ephemeral else claim_not_found(name)
         if claim.status.phase == "Lost":
-            volume = claim.spec.volume_name
-            return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+            return claim_lost(name, claim.spec.volume_name)
         if claim.meta.deletion_timestamp:
-            return f'persistentvolumeclaim "{name}" is being deleted'
+            return claim_deleted(name)
         if ephemeral and wanting.uid not in [reference.uid for reference in claim.meta.owner_references]:
-            return f"PVC shop/{name} was not created for pod shop/{wanting.meta.name} (pod is not owner)"
+            return claim_not_owned(f"shop/{name}", f"shop/{wanting.meta.name}")
         claims.append(claim)
     for claim in claims:
         kind = world.storage_class(claim.spec.storage_class_name or "")

@@ -14,6 +14,7 @@ from devices import allocated, claim_json
 from tidelock.binders import server
 from tidelock.binders.admission_check import UNSEEN_SECONDS
 from tidelock.binders.claim_check import allocating_text
+from tidelock.binders.server import unread_text
 from tidelock.framework.rejections import shortage_text
 from tidelock.kube.errors import ServerError
 from tidelock.tcp_server import ListenError
@@ -105,7 +106,7 @@ async def test_a_binding_that_the_api_server_will_refuse_is_admitted_without_a_c
 async def test_a_review_fails_if_the_pod_cannot_be_read(scene: ServerScene) -> None:
     scene.api.errors = [ServerError("out of order", status=500)]
     status, text = await scene.post("/admission", {"request": BINDING})
-    assert (status, text) == (503, "cannot read pod shop/web-0: 500: out of order")
+    assert (status, text) == (503, unread_text("shop/web-0", "500: out of order"))
 
 
 async def test_a_creation_review_with_the_uid_of_a_known_pod_is_refused(scene: ServerScene) -> None:
@@ -133,7 +134,7 @@ async def test_a_review_fails_if_the_pod_cannot_be_read_in_time(
     monkeypatch.setattr(scene.api, "get", silent)
     monkeypatch.setattr(server, "_LOOK_UP", 0.05)
     status, text = await scene.post("/admission", {"request": BINDING})
-    assert (status, text) == (503, "cannot read pod shop/web-0: no answer within 0.05 s")
+    assert (status, text) == (503, unread_text("shop/web-0", "no answer within 0.05 s"))
 
 
 async def test_all_extender_verbs_are_answered(scene: ServerScene) -> None:

@@ -21,7 +21,7 @@ from tidelock.devices.allocated import AllocatedState
 from tidelock.devices.allocator import DeviceAllocator
 from tidelock.devices.errors import AllocationError, SearchLimitError
 from tidelock.devices.pools import ResourcePools
-from tidelock.devices.requests import prepare
+from tidelock.devices.requests import class_not_found, prepare
 from tidelock.devices.results import results
 from tidelock.devices.selection import CompiledSelector, DeviceSelection
 from tidelock.model.devices import Device, DeviceTaintRule, ResourceSlice
@@ -325,7 +325,7 @@ def test_errors_of_expressions_name_their_origin() -> None:
 @pytest.mark.parametrize(
     ("wanted", "problem"),
     [
-        (wanting(of_class="none"), "device class none does not exist"),
+        (wanting(of_class="none"), class_not_found("none")),
         (wanting(of_class=""), "missing device class name"),
         (wanting() | {"allocationMode": "Some"}, "unsupported count mode Some"),
         (wanting() | {"selectors": [{}]}, "CEL expression empty"),

@@ -4,7 +4,7 @@ import pytest
 
 from builders import NOW, pod
 from tidelock.ledger.lifecycle.transitions import Event
-from tidelock.ledger.messages import holding_text
+from tidelock.ledger.messages import holding_text, no_capacity_text
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.queue import waiting
 from tidelock.ledger.queue.waiting import REFUSAL_RENEWAL
@@ -210,7 +210,7 @@ def test_a_deadline_of_zero_rejects_with_the_first_refusal(ledger: LedgerScene) 
     entry = ledger.reservation(pendingDeadlineSeconds=0)
     ledger.ledger.admission.refuse(entry, *FULL, NOW)
     assert (entry.phase, entry.reason) == (Phase.REJECTED, reasons.DEADLINE_EXCEEDED)
-    assert entry.message == "no capacity within spec.pendingDeadlineSeconds (0): 0/2 nodes fit"
+    assert entry.message == f"{no_capacity_text(0)}: 0/2 nodes fit"
 
 
 def test_a_reservation_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
@@ -222,7 +222,7 @@ def test_a_reservation_is_rejected_at_its_deadline(ledger: LedgerScene) -> None:
     assert entry.phase is Phase.PENDING
     ledger.ledger.advance(NOW + 60)
     assert (entry.phase, entry.finished_at) == (Phase.REJECTED, NOW + 60)
-    assert entry.message == "no capacity within spec.pendingDeadlineSeconds (60): 0/2 nodes fit"
+    assert entry.message == f"{no_capacity_text(60)}: 0/2 nodes fit"
     assert not ledger.ledger.waiting_reservations.waiting
     assert ledger.ledger.ownership.of(pod()) == []
 

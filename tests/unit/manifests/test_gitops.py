@@ -11,6 +11,7 @@ from celpy.adapter import json_to_cel
 from lupa.lua51 import LuaRuntime
 
 from builders import NAMESPACE, NOW, Json, node
+from tidelock.ledger.messages import no_capacity_text
 from tidelock.ledger.output.group_status import render_group
 from tidelock.ledger.output.schedule_status import plan_windows, render_schedule
 from tidelock.ledger.output.status import render_reservation
@@ -131,7 +132,7 @@ def test_an_object_that_the_operator_has_not_seen_is_in_progress(found: Json) ->
 
 def test_argo_shows_the_reason_and_the_message() -> None:
     _, message = argo(reservation(states.rejected))
-    assert message == "DeadlineExceeded: no capacity within spec.pendingDeadlineSeconds (0): full"
+    assert message == f"DeadlineExceeded: {no_capacity_text(0)}: full"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tidelock.model.usage_annotations import (
     Stat,
     encode_node_level,
 )
-from tidelock.plugins.load_aware import LoadAware
+from tidelock.plugins.load_aware import LoadAware, above_threshold
 from unit.plugins.scene import Scene
 
 GIB = 2**30
@@ -113,8 +113,8 @@ def test_nodes_above_a_threshold_with_the_pod_are_ruled_out() -> None:
     wanting = pod(requests={"cpu": "20", "memory": "1"})
     judged = scene.judge(LoadAware, wanting)
     assert judged.fitting == {"node-a"}
-    assert judged.reasons("node-b") == ("node(s) cpu usage exceed threshold",)
-    assert judged.reasons("node-c") == ("node(s) memory usage exceed threshold",)
+    assert judged.reasons("node-b") == (above_threshold("cpu", "usage"),)
+    assert judged.reasons("node-c") == (above_threshold("memory", "usage"),)
     assert judged.detail("node-b") == "cpu 66 % with the pod, threshold 65 %"
     assert not judged.preemption_may_help("node-b")
     assert judged.narrowed("node-c", "node-a").mask.tolist() == [False, True]
@@ -143,7 +143,7 @@ def test_thresholds_can_apply_to_percentiles() -> None:
 def test_the_reason_names_aggregated_usage() -> None:
     scene = Scene(measured(90, 0))
     judged = scene.judge(LoadAware, pod(), aggregated={"usageThresholds": {"cpu": 50}})
-    assert judged.reasons() == ("node(s) cpu aggregated usage exceed threshold",)
+    assert judged.reasons() == (above_threshold("cpu", "aggregated usage"),)
 
 
 # Production pods.
@@ -203,7 +203,7 @@ def test_production_pods_are_filtered_by_the_use_of_production_pods(
     )
     assert judged.fitting == (set() if beyond else {"node-a"})
     if beyond:
-        assert judged.reasons() == (f"node(s) {beyond} usage exceed threshold",)
+        assert judged.reasons() == (above_threshold(beyond, "usage"),)
 
 
 @pytest.mark.parametrize(("own", "age"), [(None, 5), (None, 900), ((0, 0), 5)])

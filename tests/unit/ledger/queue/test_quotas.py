@@ -7,7 +7,7 @@ import pytest
 from builders import NAMESPACE, NOW, encode, pod, quota
 from tidelock.cluster.lister import Lister
 from tidelock.ledger.output.status import render_quota, render_reservation
-from tidelock.ledger.queue.quotas import Quotas
+from tidelock.ledger.queue.quotas import Quotas, exceeded_text
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
@@ -100,7 +100,7 @@ def test_preemption_needs_a_quota_and_the_strictest_of_several_counts(
     ledger.limit(**ALLOWED)
     ledger.limit("strict", preemptionPolicy="Never")
     ledger.try_line(at=NOW + 60)
-    text = f"exceeded quota: strict, requested: preemptionPolicy={PREEMPT}, limited: preemptionPolicy=Never"
+    text = exceeded_text("strict", f"preemptionPolicy={PREEMPT}", "", "preemptionPolicy=Never")
     assert refused(entry, text)
     ledger.limit("strict", weight=2)
     ledger.try_line()
@@ -127,7 +127,7 @@ def test_a_reservation_that_would_exceed_the_sum_waits_with_the_numbers(ledger: 
     ledger.limit(hard={"cpu": "3", "memory": "1Gi"})
     ledger.ask("first", resources={"cpu": "2"})
     second = ledger.ask("second", resources={"cpu": "1500m"})
-    assert refused(second, "exceeded quota: team, requested: cpu=1500m, used: cpu=2, limited: cpu=3")
+    assert refused(second, exceeded_text("team", "cpu=1500m", "cpu=2", "cpu=3"))
     assert ledger.ask("third", resources={"cpu": "1", "memory": "1Gi"}).held
 
 
@@ -140,9 +140,7 @@ def test_a_reservation_is_not_refused_for_a_resource_that_it_does_not_request(le
 def test_the_number_of_reservations_is_limited_as_pods(ledger: Limited) -> None:
     ledger.limit(hard={"pods": "1"})
     ledger.ask("first")
-    assert refused(
-        ledger.ask("second"), "exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1"
-    )
+    assert refused(ledger.ask("second"), exceeded_text("team", "pods=1", "pods=1", "pods=1"))
 
 
 def test_amounts_count_with_the_whole_lifetime(ledger: Limited) -> None:
@@ -160,7 +158,7 @@ def test_a_lifetime_until_an_instant_begins_with_the_creation(ledger: Limited) -
     until = format_instant(NOW + 61)
     assert refused(
         ledger.ask("long", at=NOW + 30, ttlSeconds=None, expireAt=until, created=NOW),
-        "exceeded quota: team, requested: maxLifeSeconds=61, limited: maxLifeSeconds=60",
+        exceeded_text("team", "maxLifeSeconds=61", "", "maxLifeSeconds=60"),
     )
     assert ledger.ask("short", ttlSeconds=None, expireAt=until, created=NOW + 1).held
 
@@ -194,8 +192,8 @@ def test_every_quota_of_the_namespace_is_checked(ledger: Limited) -> None:
     entry = ledger.ask(resources={"cpu": "2"}, priority=1)
     assert refused(
         entry,
-        "exceeded quota: a, requested: maxPriority=1, limited: maxPriority=0; "
-        "exceeded quota: b, requested: cpu=2, used: cpu=0, limited: cpu=1",
+        f"{exceeded_text('a', 'maxPriority=1', '', 'maxPriority=0')}; "
+        f"{exceeded_text('b', 'cpu=2', 'cpu=0', 'cpu=1')}",
     )
 
 

@@ -12,6 +12,11 @@ from tidelock.kube.errors import ApiError, Conflict, Forbidden, ServerError
 from tidelock.model.instants import format_instant
 from tidelock.model.pods import Pod
 from tidelock.plugins.dynamic_resources import claim_writer
+from tidelock.plugins.dynamic_resources.claim_words import (
+    being_allocated,
+    being_deallocated,
+    deallocated_elsewhere,
+)
 from unit.plugins.dynamic_resources.cluster import Cluster
 from unit.plugins.scene import Judgement
 
@@ -50,7 +55,7 @@ def test_a_claim_in_flight_is_not_allocated_again() -> None:
     cluster.claim("shared")
     cluster.reserve(wanting("p", "shared"))
     status = cluster.judge(wanting("q", "shared")).status
-    assert status.reasons == ("resource claim shop/shared is in the process of being allocated",)
+    assert status.reasons == (being_allocated("shop/shared"),)
 
 
 def test_a_binding_writes_the_finalizer_the_devices_and_the_pod() -> None:
@@ -194,7 +199,7 @@ def test_a_shared_claim_that_has_lost_its_devices_is_no_use() -> None:
     judged = cluster.reserve(wanting("q", "shared"))
     cluster.change("shared", allocation=None)
     status = bind(cluster, judged)
-    assert status.reasons == ("claim shop/shared got deallocated elsewhere in the meantime",)
+    assert status.reasons == (deallocated_elsewhere("shop/shared"),)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +269,7 @@ def test_a_pod_is_bound_once_its_devices_are_ready() -> None:
             "failure",
         ),
         ("1s", [], "device binding timeout: claim=gpu", "timeout"),
-        ("10m", [{"allocation": None}], "claim shop/gpu got deallocated elsewhere in the meantime", "error"),
+        ("10m", [{"allocation": None}], deallocated_elsewhere("shop/gpu"), "error"),
     ],
 )
 def test_a_pod_is_not_bound_if_its_devices_fail(
@@ -322,7 +327,7 @@ def test_devices_out_of_reach_are_freed_unless_another_pod_uses_them(users: list
     assert ("allocation" in cluster.api.claims["gpu"]["status"]) is not freed
     if freed:
         waits = cluster.judge(wanting("p", "gpu")).status
-        assert waits.reasons == ("resource claim shop/gpu is in the process of being deallocated",)
+        assert waits.reasons == (being_deallocated("shop/gpu"),)
         cluster.show()
         assert cluster.judge(wanting("p", "gpu")).fitting == {"node-a"}
 

@@ -18,8 +18,10 @@ from devices import (
     wanting_all,
 )
 from tidelock.devices.errors import SEARCH_TIMED_OUT
+from tidelock.devices.requests import class_not_found
 from tidelock.framework.api import Code, FilterResult
 from tidelock.framework.decision_time import DecisionTime
+from tidelock.model.pod_limits import too_large_text
 from tidelock.model.pods import Pod
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE, INVALID_POOLS, NOT_AVAILABLE
 from unit.plugins.dynamic_resources.cluster import Cluster
@@ -54,7 +56,7 @@ def test_pods_without_claims_are_skipped() -> None:
         (from_template(name="gpu", resourceClaimName="made"), "was not created for Pod shop/web-0"),
         (pod(**claiming("leaving")), 'resourceclaim "leaving" is being deleted'),
         (pod(resourceClaims=[{"name": "gpu"}]), "none of the supported fields are set"),
-        (pod(**claiming(*["gpu"] * 65)), "pod is too large: spec.resourceClaims: 65, at most 64"),
+        (pod(**claiming(*["gpu"] * 65)), too_large_text("spec.resourceClaims: 65, at most 64")),
         (pod(**claiming("odd")), 'resourceclaim "odd" can\'t be read'),
     ],
 )
@@ -159,8 +161,8 @@ def test_all_devices_of_an_incomplete_pool_are_not_known() -> None:
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [
-        (request("r", wanting(of_class="none")), "request r: device class none does not exist"),
-        (request("r", wanting(of_class="none"), wanting()), "request r/a: device class none does not exist"),
+        (request("r", wanting(of_class="none")), f"request r: {class_not_found('none')}"),
+        (request("r", wanting(of_class="none"), wanting()), f"request r/a: {class_not_found('none')}"),
         (request("r", wanting(of_class="odd")), "device class odd can't be read: spec.selectors"),
     ],
 )

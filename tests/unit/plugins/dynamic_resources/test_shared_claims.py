@@ -13,11 +13,12 @@ from devices import DRIVER, allocated, claiming, device_slice, put
 from tidelock.framework.api import FilterResult
 from tidelock.kube.errors import AdmissionUnavailable, Forbidden
 from tidelock.model.pods import Pod
+from tidelock.plugins.dynamic_resources.claim_words import allocated_elsewhere, being_allocated
 from tidelock.plugins.dynamic_resources.node_allocations import NOT_AVAILABLE
 from unit.plugins.dynamic_resources.cluster import Cluster
 from unit.plugins.scene import Judgement
 
-IN_FLIGHT = ("resource claim shop/shared is in the process of being allocated",)
+IN_FLIGHT = (being_allocated("shop/shared"),)
 
 
 def cluster_of(*pods: Pod) -> Cluster:
@@ -130,7 +131,7 @@ def test_other_devices_than_decided_are_a_problem() -> None:
     cluster = cluster_of(first, second)
     judged = [cluster.reserve(first), cluster.reserve(second)]
     cluster.change("shared", **allocated("d1", node_name="node-a"))
-    assert bind(cluster, judged[0]) == "claim shop/shared got allocated elsewhere in the meantime"
+    assert bind(cluster, judged[0]) == allocated_elsewhere("shop/shared")
 
 
 def test_a_pod_that_does_not_fit_beside_the_devices_leaves_them_in_flight() -> None:

@@ -19,6 +19,7 @@ from storage import (
 )
 from tidelock.framework.api import Code
 from tidelock.framework.pod_claims import claim_not_found
+from tidelock.model.pod_limits import too_large_text
 from tidelock.plugins.volume_binding.plugin import (
     NO_FREE_STORAGE,
     NO_VOLUME_TO_BIND,
@@ -26,6 +27,10 @@ from tidelock.plugins.volume_binding.plugin import (
     VOLUME_GONE,
     VOLUME_NODE_CONFLICT,
     VolumeBinding,
+    claim_awaited,
+    claim_deleted,
+    claim_lost,
+    claim_not_owned,
 )
 from unit.plugins.scene import Judgement, Scene
 
@@ -75,7 +80,7 @@ def test_more_claims_or_conditions_than_one_decision_can_match_are_refused(
     judged = judge(scene, pod("web-0", **using(*names)))
     if reason:
         assert judged.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-        assert judged.status.reasons == (f"pod is too large: {reason}",)
+        assert judged.status.reasons == (too_large_text(reason),)
     else:
         assert judged.fitting == {"node-a"}
 
@@ -157,9 +162,9 @@ def test_a_missing_volume_rules_out_the_nodes_that_otherwise_fit() -> None:
     [
         (
             {"phase": "Lost", "volume": "disk"},
-            'persistentvolumeclaim "data" bound to non-existent persistentvolume "disk"',
+            claim_lost("data", "disk"),
         ),
-        ({"deleted": True}, 'persistentvolumeclaim "data" is being deleted'),
+        ({"deleted": True}, claim_deleted("data")),
         ({"storage_class": "slow"}, UNBOUND_IMMEDIATE),
         ({"storage_class": "unheard-of"}, UNBOUND_IMMEDIATE),
         ({"storage_class": None}, UNBOUND_IMMEDIATE),
@@ -181,11 +186,11 @@ def test_a_missing_claim_is_named() -> None:
 def test_an_ephemeral_claim_is_waited_for_and_must_belong_to_the_pod() -> None:
     scene = world()
     wanting = pod("web-0", volumes=[{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {}}}])
-    awaited = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "web-0-tmp"'
+    awaited = claim_awaited("web-0-tmp")
     assert judge(scene, wanting).status.reasons == (awaited,)
 
     put(scene.objects, claim("web-0-tmp", owner="somebody"))
-    foreign = "PVC shop/web-0-tmp was not created for pod shop/web-0 (pod is not owner)"
+    foreign = claim_not_owned("shop/web-0-tmp", "shop/web-0")
     assert judge(scene, wanting).status.reasons == (foreign,)
 
     put(scene.objects, claim("web-0-tmp", owner="web-0", storage_class="fast"))

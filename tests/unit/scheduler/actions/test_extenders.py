@@ -8,11 +8,16 @@ from aiohttp import web
 
 from builders import encode, node_json, pod_json
 from tidelock.framework.config_file import Extender
-from tidelock.framework.extender import ExtenderAdviceData, ExtenderFailure, ExtenderVictims
+from tidelock.framework.extender import (
+    UNEXPECTED_ANSWER,
+    ExtenderAdviceData,
+    ExtenderFailure,
+    ExtenderVictims,
+)
 from tidelock.model.nodes import Node, decode_node
 from tidelock.model.pods import Pod, decode_pod
 from tidelock.model.raw import keeping_raw
-from tidelock.scheduler.actions.extenders import ExtenderError, Extenders
+from tidelock.scheduler.actions.extenders import ExtenderError, Extenders, extender_failed
 from unit.kube.scripted import ScriptedServer, answers
 
 POD_JSON = pod_json("web-0", requests={"example.com/foo": "1"})
@@ -130,14 +135,14 @@ class TestFilter:
         ("answer", "error"),
         [
             (answers({"Error": "out of order"}), "out of order"),
-            (answers("oops", status=500), "failed filter with extender at URL {url}, code 500"),
+            (answers("oops", status=500), f"{extender_failed('filter', '{url}')}, code 500"),
             (
                 answers({"NodeNames": ["node-a"]}, status=201),
-                "failed filter with extender at URL {url}, code 201",
+                f"{extender_failed('filter', '{url}')}, code 201",
             ),
             (answers("oops"), "the answer is not JSON: "),
-            (answers({"NodeNames": "node-a"}), "the answer is not of the expected type: Expected `array |"),
-            (answers([1]), "the answer is not of the expected type"),
+            (answers({"NodeNames": "node-a"}), f"{UNEXPECTED_ANSWER}: Expected `array |"),
+            (answers([1]), UNEXPECTED_ANSWER),
             (
                 answers({"NodeNames": ["node-x"]}),
                 'extender "{prefix}" claims a filtered node "node-x" which is not found in the input node',
@@ -162,7 +167,7 @@ class TestFilter:
     ) -> None:
         advice = await advise(extender(server, filterVerb="filter", httpTimeout="50ms"))
         url = f"{server.url}/scheduler/filter"
-        assert advice.error == f"failed filter with extender at URL {url}: no answer within 0.05 s"
+        assert advice.error == f"{extender_failed('filter', url)}: no answer within 0.05 s"
 
     async def test_the_failure_of_an_ignorable_extender_changes_nothing(self, server: ScriptedServer) -> None:
         server.replays(answers("oops", status=500), answers({"NodeNames": ["node-b"]}))
@@ -375,9 +380,9 @@ class TestPreempt:
         [
             ({"node-a": {"Pods": []}}, '^expected at least one victim pod on node "node-a"$'),
             ({"node-a": None}, '^expected at least one victim pod on node "node-a"$'),
-            ({"node-a": {"Pods": 3}}, "^the answer is not of the expected type"),
-            ({"node-a": {"Pods": [3]}}, "^the answer is not of the expected type"),
-            ([1], "^the answer is not of the expected type"),
+            ({"node-a": {"Pods": 3}}, f"^{UNEXPECTED_ANSWER}"),
+            ({"node-a": {"Pods": [3]}}, f"^{UNEXPECTED_ANSWER}"),
+            ([1], f"^{UNEXPECTED_ANSWER}"),
             (
                 {"node-b": {"Pods": [{"UID": "uid-old-0"}]}},
                 r"claims to preempt pod \(UID: uid-old-0\) on node: node-b, but the pod is not found on that",

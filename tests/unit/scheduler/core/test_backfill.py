@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from builders import NOW, node, pod
+from tidelock.framework.rejections import shortage_text
 from tidelock.ledger.lifecycle.transitions import Event
 from tidelock.ledger.output.status import render_reservation
 from tidelock.ledger.reservation_info import ReservationInfo
@@ -15,6 +16,7 @@ from tidelock.model.instants import format_instant
 from tidelock.model.pods import BORROWS, START_SECONDS, Pod, assigned_to
 from tidelock.scheduler.core.backfill import BACKFILL_SECONDS, PATIENCE
 from tidelock.scheduler.core.cycle import AssumedPod
+from tidelock.scheduler.core.diagnosis import beside_text
 from unit.scheduler.machinery import Core
 
 LONG = 60
@@ -70,7 +72,7 @@ def test_capacity_that_comes_free_is_kept_for_a_reservation_after_a_long_wait(co
     small = reservation(core, "small", "2")
 
     assert small.phase is Phase.PENDING
-    assert "node-b: cpu 2 needed, -2 free, beside shop/large, for which capacity is kept" in small.message
+    assert f"node-b: {shortage_text('cpu', '2', '-2')}, {beside_text('shop/large')}" in small.message
     assert [change.event for change in core.effects.transitions if change.meta.name == "large"][
         -1
     ] is Event.EARMARK

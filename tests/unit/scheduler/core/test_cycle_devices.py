@@ -24,6 +24,7 @@ from tidelock.framework.events import Action, ClusterEvent, Resource
 from tidelock.ledger.messages import holding_text
 from tidelock.model.api.reservation import Phase
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE
+from tidelock.plugins.dynamic_resources.pod_claims import template_not_found
 from tidelock.scheduler.core.outcomes import Unschedulable
 from unit.scheduler.device_core import DeviceCore, held
 
@@ -183,7 +184,7 @@ def test_a_reservation_waits_for_a_missing_template(template: str) -> None:
     core = DeviceCore()
     entry = core.lock("lock", template)
     if template == "none":
-        assert 'could not find ResourceClaimTemplate "shop/none"' in entry.message
+        assert template_not_found("shop", "none") in entry.message
         put(core.objects, claim_template("none"))
         core.decider.columns.freed += 1  # as the handler of the template does by its hint
         core.decide()

@@ -21,6 +21,7 @@ from tidelock.model.raw import keeping_raw
 from tidelock.plugins.default_preemption.plugin import NO_CANDIDATE
 from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.plugins.registry import BUILTINS
+from tidelock.scheduler.actions.extenders import extender_failed
 from tidelock.scheduler.core.cycle import AssumedPod
 from tidelock.scheduler.core.outcomes import ExtenderCall
 from tidelock.scheduler.core.queued_pod import QueueName
@@ -398,7 +399,7 @@ class TestLoop:
             await until(lambda: scheduler.recorder.reasons)
 
         (told,) = scheduler.recorder
-        assert told.note == f"failed filter with extender at URL {server.url}/filter, code 500"
+        assert told.note == f"{extender_failed('filter', f'{server.url}/filter')}, code 500"
         (condition,) = scheduler.api.objects[pod_path()]["status"]["conditions"]
         assert (condition["reason"], condition["message"]) == ("SchedulerError", told.note)
         assert (

@@ -6,6 +6,7 @@ import pytest
 
 from builders import NAMESPACE, quota
 from devices import claim_template, put, request, wanting, wanting_all
+from tidelock.ledger.queue.quotas import exceeded_text
 from tidelock.ledger.reservation_info import ReservationInfo
 from tidelock.model import reasons
 from tidelock.model.api.reservation import Phase
@@ -41,7 +42,7 @@ def test_reservations_wait_beyond_the_limit_until_devices_are_given_back() -> No
     first, second = scene.lock("a"), scene.lock("b", owner="web-1")
     assert (len(first.devices), len(second.devices), scene.charged) == (1, 1, 2)
     third = scene.lock("c", owner="web-2", pendingDeadlineSeconds=600)
-    text = f"exceeded quota: devices, requested: {GPUS}=1, used: {GPUS}=2, limited: {GPUS}=2"
+    text = exceeded_text("devices", f"{GPUS}=1", f"{GPUS}=2", f"{GPUS}=2")
     assert refused(third) == text
     scene.event_handlers.reservations.remove(first.reservation)
     scene.decide()

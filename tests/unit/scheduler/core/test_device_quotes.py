@@ -8,6 +8,7 @@ from tidelock.devices.errors import SEARCH_TIMED_OUT
 from tidelock.model.reservation_quote import Quote, decode_quote
 from tidelock.model.resource_claims import ResourceClaimTemplate
 from tidelock.plugins.dynamic_resources.node_allocations import CANNOT_ALLOCATE
+from tidelock.plugins.dynamic_resources.pod_claims import template_not_found
 from tidelock.scheduler.core.dry_run import DryRunResult, render_dry_run
 from unit.scheduler.device_core import DeviceCore
 
@@ -42,7 +43,7 @@ def test_devices_of_reservations_are_not_available_to_a_quote() -> None:
 def test_a_quote_names_a_missing_template() -> None:
     answer = quoted(DeviceCore(), "unknown")
     assert answer.feasible is False
-    assert f'could not find ResourceClaimTemplate "{NAMESPACE}/unknown"' in answer.message
+    assert template_not_found(NAMESPACE, "unknown") in answer.message
 
 
 def test_a_quote_whose_search_for_devices_takes_too_long_is_answered() -> None:

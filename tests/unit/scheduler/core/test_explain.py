@@ -22,6 +22,7 @@ from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.plugins.node_unschedulable import NodeUnschedulable
 from tidelock.plugins.taint_toleration import TaintToleration
 from tidelock.scheduler.core.cycle import AssumedPod
+from tidelock.scheduler.core.diagnosis import beside_text
 from tidelock.scheduler.core.explain import NodeReport, explain_pod, explain_reservation
 from unit.scheduler.machinery import Core
 
@@ -125,9 +126,7 @@ def test_capacity_that_is_being_freed_for_another_pod_is_a_rejection() -> None:
     (told,) = reports(core, name="late", requests={"cpu": "1"}).values()
 
     assert [each.plugin for each in told.rejections] == ["NodeResourcesFit"]
-    assert told.rejections[0].detail == (
-        f"{shortage_text('cpu', '1', '0')}, beside shop/high, for which capacity is kept"
-    )
+    assert told.rejections[0].detail == (f"{shortage_text('cpu', '1', '0')}, {beside_text('shop/high')}")
 
 
 def test_of_many_nominated_pods_some_are_named() -> None:
@@ -139,7 +138,7 @@ def test_of_many_nominated_pods_some_are_named() -> None:
 
     (told,) = reports(core, name="late", requests={"cpu": "1"}).values()
 
-    beside = "beside shop/high-0, shop/high-1, shop/high-2 and 2 more, for which capacity is kept"
+    beside = beside_text("shop/high-0, shop/high-1, shop/high-2 and 2 more")
     assert told.rejections[0].detail == f"{shortage_text('cpu', '1', '0')}, {beside}"
 
 

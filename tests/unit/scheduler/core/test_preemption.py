@@ -20,7 +20,7 @@ from tidelock.plugins.default_preemption.plugin import (
 from tidelock.plugins.default_preemption.trial import NO_VICTIMS
 from tidelock.plugins.node_resources_fit import insufficient
 from tidelock.plugins.reservation.plugin import insufficient_beside
-from tidelock.scheduler.core.diagnosis import NO_NODES, Diagnosis
+from tidelock.scheduler.core.diagnosis import NO_NODES, Diagnosis, beside_text
 from tidelock.scheduler.core.preemption import PreemptionAttempt
 from unit.scheduler.machinery import Core
 
@@ -112,8 +112,7 @@ def test_capacity_that_is_freed_for_a_pod_is_left_to_it_by_pods_of_at_most_its_p
     refused = core.refuse()
     assert (
         f"{nodes_by_reason(1, {insufficient(CPU): 1})} "
-        f"node-a: {shortage_text('cpu', '2', '1')}, beside shop/web-0, for which capacity is kept."
-        in refused.diagnosis.message
+        f"node-a: {shortage_text('cpu', '2', '1')}, {beside_text('shop/web-0')}." in refused.diagnosis.message
     )
 
     core.add(high("web-2", cpu="2", priority=11))

@@ -9,6 +9,7 @@ from builders import NOW, Json, pod, reservation
 from devices import DRIVER, claim_template, pod_template, put, request, wanting
 from tidelock.ledger.messages import holding_text
 from tidelock.model.api.reservation import Phase, ReservationSpec
+from tidelock.plugins.dynamic_resources.pod_claims import template_not_found
 from unit.scheduler.device_core import DeviceCore, held
 from unit.scheduler.machinery import HELD
 
@@ -171,7 +172,7 @@ def test_equal_reservations_of_other_namespaces_are_decided_by_their_own_templat
     template = pod_template("gpus")
     refused = core.reservation("other", namespace="mall", resources=None, template=template)
     entry = core.lock()
-    assert 'could not find ResourceClaimTemplate "mall/gpus"' in refused.message
+    assert template_not_found("mall", "gpus") in refused.message
     assert entry.phase is Phase.ACTIVE
 
 

@@ -3,6 +3,7 @@
 from itertools import islice
 
 from builders import NOW, node
+from tidelock.ledger.messages import no_capacity_text
 from tidelock.model.meta import Key
 from tidelock.model.quantities import CPU
 from tidelock.plugins.reservation.plugin import insufficient_beside
@@ -91,7 +92,7 @@ async def test_a_refused_reservation_is_noted_and_its_end_too() -> None:
     await shell.publish()
     newest, *_ = shell.recent
     assert (newest.verdict, newest.node, newest.at) == ("Rejected", "", NOW + 30)
-    assert newest.why.startswith("DeadlineExceeded: no capacity within spec.pendingDeadlineSeconds (30)")
+    assert newest.why.startswith(f"DeadlineExceeded: {no_capacity_text(30)}")
 
 
 async def test_a_claim_is_noted_with_its_pod_and_its_end_with_the_reservation() -> None:
