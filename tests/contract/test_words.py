@@ -1,4 +1,4 @@
-"""The words of refusals. Other tests import them, so that these are their only copies.
+"""The words of refusals, which tests of units and of properties import.
 
 kube-scheduler's words are a contract: tools that read events and conditions look for them.
 """
@@ -151,7 +151,6 @@ OF_KUBE_SCHEDULER = (
     (NOT_AVAILABLE, "resourceclaim not available on the node"),
     (LEFTOVER, "cannot schedule extended resource claim"),
     (class_not_found("gpu"), "device class gpu does not exist"),
-    (template_not_found("shop", "gpu"), 'could not find ResourceClaimTemplate "shop/gpu"'),
     (being_allocated("shop/c"), "resource claim shop/c is in the process of being allocated"),
     (being_deallocated("shop/c"), "resource claim shop/c is in the process of being deallocated"),
     (allocated_elsewhere("shop/c"), "claim shop/c got allocated elsewhere in the meantime"),
@@ -178,6 +177,7 @@ OWN = (
     (use_above_limit(CPU), "node(s) with measured cpu use above the limit"),
     (NAMED_BY_NONE, "waiting for a reservation, and none names this pod as its owner"),
     (UNPROCESSED, "the operator has not processed it yet"),
+    (template_not_found("shop", "gpu"), 'could not find ResourceClaimTemplate "shop/gpu"'),
     (above_threshold("cpu", "usage"), "node(s) cpu usage exceed threshold"),
     (UNEXPECTED_ANSWER, "the answer is not of the expected type"),
     (too_large_text("volumes: 65"), "pod is too large: volumes: 65"),
