@@ -16,7 +16,8 @@ from tidelock.main import main
 from tidelock.pace import Pace
 
 QUICK = Pace(
-    watches=WatchSettings(longest_retry=1.0, refused_retry=0.5),
+    # A process that was suspended for minutes finds its streams silent, but not dead.
+    watches=WatchSettings(silence=3600.0, longest_retry=1.0, refused_retry=0.5),
     serving=0.0,
     refusal_renewal=0.5,
     migration_plan=1.0,

@@ -22,8 +22,9 @@ def close_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
     Kopf's watches may be cancelled where they are suspended, so that they are left to the end of the loop. It
     closes a watch and the context within it at once, and the watch complains that its context is not through
     yet. A scan for kinds that fails leaves requests behind, which fail, too. A TLS connection that the other
-    side closes, which uvloop notices while it reads, fails in its last write. Nothing is lost. These
-    errors are logged for debugging only, and all others as usual.
+    side closes, which uvloop notices while it reads, fails in its last write. One that nothing waits for any
+    more, as after a pause of the machine, fails in its handshake. Nothing is lost. These errors are logged
+    for debugging only, and all others as usual.
     """
     if "asyncgen" in context or _is_of_kopf(context.get("future")) or _is_of_closed_connection(context):
         logger.debug(context["message"], exc_info=context.get("exception"))
@@ -40,6 +41,11 @@ def _is_of_kopf(future: object) -> bool:
 
 
 def _is_of_closed_connection(context: dict[str, Any]) -> bool:
-    """Return whether an error is of uvloop's `UVHandle._ensure_alive`, which has no class of its own."""
-    error = context.get("exception")
+    """Return whether an error is of uvloop's `UVHandle._ensure_alive`, which has no class of its own.
+
+    The other such error is that of a handshake that nothing waits for.
+    """
+    error, future = context.get("exception"), context.get("future")
+    if isinstance(error, ConnectionError):
+        return isinstance(future, asyncio.Future) and not isinstance(future, asyncio.Task)
     return "transport" in context and isinstance(error, RuntimeError) and "handler is closed" in str(error)

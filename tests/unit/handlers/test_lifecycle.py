@@ -92,3 +92,18 @@ async def test_other_errors_without_a_task_are_logged_as_usual(caplog: pytest.Lo
     assert (record.name, record.levelname) == ("asyncio", "ERROR")
     assert record.exc_info is not None
     assert record.exc_info[1] is error
+
+
+async def test_a_handshake_that_nothing_waits_for_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that was suspended for minutes logged a traceback when it went on."""
+    caplog.set_level(logging.INFO)
+    loop = asyncio.get_running_loop()
+    future, error = loop.create_future(), ConnectionResetError()
+    message = "Future exception was never retrieved"
+    lifecycle.close_quietly(loop, {"message": message, "exception": error, "future": future})
+    assert not caplog.records
+
+    failed = loop.create_task(asyncio.sleep(0))
+    lifecycle.close_quietly(loop, {"message": "it broke", "exception": error, "future": failed})
+    assert "it broke" in caplog.text
+    await failed
