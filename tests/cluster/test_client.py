@@ -157,7 +157,7 @@ async def test_a_cancelled_wait_leaves_nothing(world: World, cluster: Cluster) -
 
 
 async def test_no_capacity_is_refused_with_the_numbers(world: World, cluster: Cluster) -> None:
-    world.node(cpu="2")
+    world.known_node(cpu="2")
     with pytest.raises(NoCapacity, match="cpu 3 needed") as caught:
         async with hold(cluster, spec(world, "3", pendingDeadlineSeconds=0), name="web-0"):
             pytest.fail("there is no capacity")
@@ -193,7 +193,7 @@ async def test_a_reservation_that_was_refused_is_replaced(world: World, cluster:
     wanted = spec(world, pendingDeadlineSeconds=0, retention="Retain")
     refused = world.reservation(pendingDeadlineSeconds=0, retention="Retain", answer="Immediate")
     await asyncio.to_thread(refused.until_phase, "Rejected")
-    world.node()
+    await asyncio.to_thread(world.known_node)
     async with hold(cluster, wanted, name="web-0") as held:
         assert held.uid != refused.uid
 
@@ -393,8 +393,8 @@ async def test_a_race_does_not_start_without_the_answers_of_all_clusters(
 async def test_a_race_without_capacity_has_the_reason_of_each_cluster(
     world: World, west_world: World, cluster: Cluster, west: Cluster
 ) -> None:
-    world.node(cpu="500m")
-    west_world.node(cpu="250m")
+    world.known_node(cpu="500m")
+    west_world.known_node(cpu="250m")
     with pytest.raises(AllRefused) as caught:
         async with race([cluster, west], spec(world, pendingDeadlineSeconds=0), name="web-0"):
             pytest.fail("there is no capacity")

@@ -181,8 +181,7 @@ def test_the_example_at_the_beginning_of_a_page_works(
     page.run("kubectl config set-context --current --namespace=shop").check_returncode()
     for number, cores in enumerate(EXAMPLES[name], start=1):
         hostname = world.node_name(f"worker-{number}")
-        node = world.node(f"worker-{number}", cpu=str(cores), labels={"kubernetes.io/hostname": hostname})
-        world.active_reservation(f"{node.name}-is-known", "1m", node=node).delete()
+        world.known_node(f"worker-{number}", cpu=str(cores), labels={"kubernetes.io/hostname": hostname})
     replayed = 0
     for block in (block for block in blocks() if block.page == ROOT / example(name) and is_replayed(block)):
         page.file(block)

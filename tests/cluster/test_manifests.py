@@ -241,7 +241,7 @@ def test_probes_and_scrapes_reach_the_port_that_is_served(
 
 @pytest.mark.parametrize("path", RESERVATIONS, ids=lambda path: path.stem)
 def test_a_sample_reservation_becomes_active(world: World, path: Path) -> None:
-    world.node(cpu="64", labels=LABELS, extended={"memory": "256Gi", "nvidia.com/gpu": "1"})
+    world.known_node(cpu="64", labels=LABELS, extended={"memory": "256Gi", "nvidia.com/gpu": "1"})
     world.store(sample(path, world)).until_phase("Active")
 
 

@@ -152,7 +152,7 @@ def test_a_reservation_that_is_replaced_by_its_namesake_holds_nothing_any_more(w
 
 
 def test_exactly_as_many_racing_reservations_as_fit_become_active(world: World) -> None:
-    node = world.node(cpu="3")
+    node = world.known_node(cpu="3")
     reservations = [
         world.reservation(f"racer-{number}", "1", node, pendingDeadlineSeconds=0) for number in range(8)
     ]

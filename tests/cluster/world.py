@@ -90,6 +90,15 @@ class World:
         node.merge({"spec": {"taints": None}})  # which admission puts on every new node
         return node
 
+    def known_node(self, name: str = "a", **fields: Any) -> Node:
+        """Create a node, and wait until the operator knows it. Its watches have no common order.
+
+        So a reservation that may not wait could be refused before its node has come.
+        """
+        node = self.node(name, **fields)
+        self.active_reservation(f"{node.name}-is-known", "1m", node=node).delete()
+        return node
+
     def pod(
         self, name: str = "web-0", cpu: str = "1", *, metadata: Manifest | None = None, **spec: Any
     ) -> Pod:
