@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+from cluster.api import Api
+from cluster.plain_reservations import reservation
 from devcluster import Cluster, DevClusterError, wait_for
+from tidelock.kube.client import RESERVATIONS
 
 _ROOT = Path(__file__).parents[2]
 _KINDS = "reservations,reservationgroups,reservationschedules,reservationquotas,reservationquotes,waterlevels"
@@ -10,7 +13,11 @@ SAMPLES = _ROOT / "manifests" / "samples"
 
 
 def install_crds(cluster: Cluster) -> None:
-    """Apply crds/ and wait until all kinds are served. A second call does no harm."""
+    """Apply crds/ and wait until all kinds are served. A second call does no harm.
+
+    For the first Reservation the API server compiles the validation rules, which takes seconds: longer than
+    some clients of tests wait for an answer.
+    """
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(_ROOT / "crds"))
 
     def served() -> bool:
@@ -21,3 +28,4 @@ def install_crds(cluster: Cluster) -> None:
         return True
 
     wait_for(served, what="the custom resources to be served")
+    Api(cluster.kubeconfig).create(f"{RESERVATIONS.collection('default')}?dryRun=All", reservation())
