@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,15 @@ from tidelock.main import main
 sys.exit(main())
 """
 _LED = 8  # seconds of one leadership, of which Kopf needs five to count as working
+
+
+@pytest.fixture
+def launch(private_kubeconfig: Path, tmp_path: Path) -> Iterator[Launch]:
+    """Yield a function that starts the installed command, because the tests are about its start and end."""
+    with ExitStack() as running:
+        yield lambda *options: running.enter_context(
+            OperatorProcess(private_kubeconfig, tmp_path, *options, command=COMMAND)
+        )
 
 
 @pytest.fixture
@@ -74,7 +84,7 @@ def test_the_operator_stops_cleanly_on_a_signal(
 def test_the_operator_stops_cleanly_while_it_waits_for_the_api_server(
     private_cluster: LocalCluster, private_kubeconfig: Path, tmp_path: Path
 ) -> None:
-    operator = OperatorProcess(private_kubeconfig, tmp_path)
+    operator = OperatorProcess(private_kubeconfig, tmp_path, command=COMMAND)
     probes = {path: Health(operator.port, path, None) for path in ("/healthz", "/readyz")}
     private_cluster.apiserver.stop()
     try:
