@@ -1,4 +1,7 @@
-"""The admission webhook reviews every binding, and the operator reports pods that bypass it."""
+"""The admission webhook reviews every binding, and the operator reports pods that bypass it.
+
+It needs an API server that calls the webhook for each binding, and binds only then.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal

@@ -1,6 +1,8 @@
 """The policy that limits the operator's identity to annotations of nodes and workloads.
 
 It also limits a client with a stolen token of the operator.
+
+It needs an API server that evaluates admission policies for an identity.
 """
 
 from pathlib import Path

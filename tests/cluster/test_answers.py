@@ -1,4 +1,7 @@
-"""Reservations that are answered in the response to their own creation, by the real webhook."""
+"""Reservations that are answered in the response to their own creation, by the real webhook.
+
+It needs an API server that calls the webhook for each creation, and stores the annotations of its answer.
+"""
 
 import base64
 import json

@@ -1,4 +1,7 @@
-"""Answers to creations around a change of the leader."""
+"""Answers to creations around a change of the leader.
+
+It needs an API server that refuses answers of a former leader, and calls the webhook of the present one.
+"""
 
 import base64
 import json

@@ -1,4 +1,7 @@
-"""Answers to creations that store no object: their capacity comes back when none can be stored any more."""
+"""Answers to creations that store no object: their capacity comes back when none can be stored any more.
+
+It needs an API server that refuses creations after the webhook's review.
+"""
 
 import asyncio
 import json

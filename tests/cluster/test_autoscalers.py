@@ -1,4 +1,7 @@
-"""Autoscalers keep the nodes of reservations, and add nodes for reservations and pods that need one."""
+"""Autoscalers keep the nodes of reservations, and add nodes for reservations and pods that need one.
+
+It needs an API server that merges the fields of several managers in server-side applies.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing, suppress

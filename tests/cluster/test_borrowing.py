@@ -1,4 +1,7 @@
-"""Borrowable reservations on a real API server: borrowing, eviction, and the messages about both."""
+"""Borrowable reservations on a real API server: borrowing, eviction, and the messages about both.
+
+It needs an API server that evicts pods through the Eviction API.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""The token in the path of the webhooks, which the operator replaces without a failed call."""
+"""The token in the path of the webhooks, which the operator replaces without a failed call.
+
+It needs an API server that takes over a changed webhook configuration, and shows its path in errors.
+"""
 
 import asyncio
 import itertools

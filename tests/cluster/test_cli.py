@@ -1,4 +1,7 @@
-"""kubectl tidelock on a real cluster, run by kubectl as its plugin, beside an elected operator."""
+"""kubectl tidelock on a real cluster, run by kubectl as its plugin, beside an elected operator.
+
+It needs an API server that serves kubectl, watches and deletions with a precondition.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""The client for managers, on real API servers with the operator."""
+"""The client for managers, on real API servers with the operator.
+
+It needs an API server that serves watches, conflicts and dry runs to several clients at once.
+"""
 
 import asyncio
 import subprocess

@@ -1,4 +1,7 @@
-"""The client for managers, with no more rights than a manager has, and the same steps by curl."""
+"""The client for managers, with no more rights than a manager has, and the same steps by curl.
+
+It needs an API server that authorizes each request by roles.
+"""
 
 import asyncio
 import base64

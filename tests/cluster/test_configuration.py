@@ -1,4 +1,7 @@
-"""The operator with a configuration file: several profiles, and an extender, in one process."""
+"""The operator with a configuration file: several profiles, and an extender, in one process.
+
+It needs an API server that stores the bindings of pods of several schedulers.
+"""
 
 import json
 from collections.abc import Iterator

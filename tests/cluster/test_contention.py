@@ -1,4 +1,7 @@
-"""Many clients claim the last capacity at once, in all four ways: a short run of bench.contend."""
+"""Many clients claim the last capacity at once, in all four ways: a short run of bench.contend.
+
+It needs an API server that gives the writes of many clients one order.
+"""
 
 import asyncio
 from contextlib import closing

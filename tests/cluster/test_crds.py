@@ -1,4 +1,7 @@
-"""The CRDs, which the API server must serve with their names, columns, defaults and selectable fields."""
+"""The CRDs, which the API server must serve with their names, columns, defaults and selectable fields.
+
+It needs an API server that serves custom resources by their schemas.
+"""
 
 import json
 from datetime import UTC, datetime

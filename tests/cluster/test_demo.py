@@ -1,3 +1,8 @@
+"""The demo, played as a user plays it.
+
+It needs an API server that serves kubectl, controllers and several clients of one story.
+"""
+
 import asyncio
 import os
 import subprocess

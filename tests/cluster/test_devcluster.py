@@ -1,3 +1,8 @@
+"""The development control plane: its start, its end, and its programs.
+
+It needs an API server that keeps its objects when it and its store start again.
+"""
+
 import json
 import re
 import signal

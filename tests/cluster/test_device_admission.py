@@ -1,4 +1,7 @@
-"""The admission webhook refuses reserved devices to others, and detection names the claims that have some."""
+"""The admission webhook refuses reserved devices to others, and detection names the claims that have some.
+
+It needs an API server that calls the webhook for statuses of resource claims.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,4 +1,7 @@
-"""Pods with resource claims get devices of their node, which are allocated before they are bound."""
+"""Pods with resource claims get devices of their node, which are allocated before they are bound.
+
+It needs an API server that validates the allocations of resource claims.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing

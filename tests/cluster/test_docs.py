@@ -1,4 +1,7 @@
-"""README and docs on a real API server: objects are valid, commands exist, and the tutorial works."""
+"""README and docs on a real API server: objects are valid, commands exist, and the tutorial works.
+
+It needs an API server that accepts each object and command of a page, and renders tables.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Earmarks: capacity that comes free is kept for a reservation that has waited for long."""
+"""Earmarks: capacity that comes free is kept for a reservation that has waited for long.
+
+It needs an API server that serves the objects of a queue again after a restart of the operator.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

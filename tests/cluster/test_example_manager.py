@@ -1,4 +1,7 @@
-"""The example manager with two clusters, each of which runs the operator."""
+"""The example manager with two clusters, each of which runs the operator.
+
+It needs an API server that keeps the objects of programs that are killed at any moment.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,7 @@
-"""The full example of each API type that Tidelock reads, from the Go module of the API's types."""
+"""The full example of each API type that Tidelock reads, from the Go module of the API's types.
+
+It needs no API server, but the Go module that the control plane is built from.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,7 @@
-"""A stock kube-scheduler with Tidelock as its extender honours reservations, and owners use them."""
+"""A stock kube-scheduler with Tidelock as its extender honours reservations, and owners use them.
+
+It needs an API server that leads a kube-scheduler to the extender by a Service, and binds its pods once.
+"""
 
 from collections.abc import Iterator
 from decimal import Decimal

@@ -1,4 +1,7 @@
-"""Two operators and one Lease: hand-over, crash, and a leader that is suspended and resumes."""
+"""Two operators and one Lease: hand-over, crash, and a leader that is suspended and resumes.
+
+It needs an API server that refuses writes of a former leader, and gives the Lease to one process.
+"""
 
 import json
 import signal

@@ -1,4 +1,7 @@
-"""The flow control of the API server for the operator: the priority level of each kind of request."""
+"""The flow control of the API server for the operator: the priority level of each kind of request.
+
+It needs an API server that assigns requests to priority levels.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""A certificate that another component keeps. The tests act as cert-manager and its CA injector do."""
+"""A certificate that another component keeps. The tests act as cert-manager and its CA injector do.
+
+It needs an API server that trusts the authority of a webhook configuration.
+"""
 
 import asyncio
 import base64

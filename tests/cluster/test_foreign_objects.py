@@ -1,4 +1,7 @@
-"""Objects that kubelets and drivers write with empty lists, which the API server returns as null."""
+"""Objects that kubelets and drivers write with empty lists, which the API server returns as null.
+
+It needs an API server that returns empty lists as null.
+"""
 
 from collections.abc import Iterator
 

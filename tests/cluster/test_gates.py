@@ -1,4 +1,7 @@
-"""Pods that must not be scheduled yet, because of scheduling gates or a missing reservation."""
+"""Pods that must not be scheduled yet, because of scheduling gates or a missing reservation.
+
+It needs an API server that lets scheduling gates only be removed, and stores conditions of pods.
+"""
 
 from cluster.api import Manifest
 from cluster.live import Pod, condition, in_seconds

@@ -1,4 +1,7 @@
-"""Groups of reservations: all members get capacity or none, and a gang of pods consumes them one by one."""
+"""Groups of reservations: all members get capacity or none, and a gang of pods consumes them one by one.
+
+It needs an API server that creates and deletes members with their owner references.
+"""
 
 from functools import partial
 

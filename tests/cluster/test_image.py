@@ -1,4 +1,7 @@
-"""The image without a container engine: its build steps run in a virtual environment."""
+"""The image without a container engine: its build steps run in a virtual environment.
+
+It needs no API server, but one for the operator that it starts.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Fields that can't change any more, which the API server must refuse by the rules of the CRD."""
+"""Fields that can't change any more, which the API server must refuse by the rules of the CRD.
+
+It needs an API server that evaluates transition rules of the CRD.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The operator as an estimator for Karmada, on a real API server with the rights of its component."""
+"""The operator as an estimator for Karmada, on a real API server with the rights of its component.
+
+It needs an API server that authorizes the rights of the component, and leads to it by a Service.
+"""
 
 import asyncio
 from collections.abc import Iterator

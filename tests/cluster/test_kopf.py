@@ -1,4 +1,7 @@
-"""A failure of Kopf stops no decision, and Kopf recovers when the cause is gone."""
+"""A failure of Kopf stops no decision, and Kopf recovers when the cause is gone.
+
+It needs an API server that ends watches of a kind that is removed or may not be read, and serves it again.
+"""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,3 +1,8 @@
+"""The HTTP client, on a real API server.
+
+It needs an API server that answers each kind of request and failure as clients see it.
+"""
+
 import asyncio
 import gc
 import json

@@ -1,4 +1,7 @@
-"""The samples of kube-state-metrics for Reservations and WaterLevels, with its configuration and role."""
+"""The samples of kube-state-metrics for Reservations and WaterLevels, with its configuration and role.
+
+It needs an API server that serves custom resources to kube-state-metrics.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The largest Reservations stay within the API server's run-time cost limit for validation rules."""
+"""The largest Reservations stay within the API server's run-time cost limit for validation rules.
+
+It needs an API server that limits the cost of validation rules at run time.
+"""
 
 from typing import Any
 

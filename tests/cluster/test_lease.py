@@ -1,4 +1,7 @@
-"""Leader election against the real API server. The failover of whole operators is in test_failover."""
+"""Leader election against the real API server. The failover of whole operators is in test_failover.
+
+It needs an API server that lets one of several writers of a Lease win.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,7 @@
-"""The Lease of a process with a blocked event loop, against the real API server."""
+"""The Lease of a process with a blocked event loop, against the real API server.
+
+It needs an API server that stores the renewals of a Lease with its time.
+"""
 
 import asyncio
 import time

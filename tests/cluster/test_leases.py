@@ -1,4 +1,7 @@
-"""Leases: reservations that their holder must renew."""
+"""Leases: reservations that their holder must renew.
+
+It needs an API server that stores the renewals of holders beside the writes of the operator.
+"""
 
 import pytest
 

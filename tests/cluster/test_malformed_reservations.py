@@ -1,4 +1,7 @@
-"""Malformed Reservations, which the API server must refuse by the types and rules of the CRD."""
+"""Malformed Reservations, which the API server must refuse by the types and rules of the CRD.
+
+It needs an API server that validates types and rules of the CRD.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Malformed WaterLevels, which the API server must refuse by the types and rules of the CRD."""
+"""Malformed WaterLevels, which the API server must refuse by the types and rules of the CRD.
+
+It needs an API server that validates types and rules of the CRD.
+"""
 
 from typing import Any
 

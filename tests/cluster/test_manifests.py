@@ -1,4 +1,7 @@
-"""manifests/: the objects that kustomize and Helm install, and the samples."""
+"""manifests/: the objects that kustomize and Helm install, and the samples.
+
+It needs an API server that accepts all objects of the manifests and the chart, and applies them together.
+"""
 
 import json
 import re

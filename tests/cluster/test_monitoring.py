@@ -1,4 +1,7 @@
-"""Alerts and the dashboard query only exported metrics, and every panel shows something."""
+"""Alerts and the dashboard query only exported metrics, and every panel shows something.
+
+It needs an API server that serves the objects that panels show.
+"""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""Reservations for which pods are moved, on a real API server with real PodDisruptionBudgets."""
+"""Reservations for which pods are moved, on a real API server with real PodDisruptionBudgets.
+
+It needs an API server that counts evictions against PodDisruptionBudgets.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""An operator that is newer than the CRDs: the API server drops the fields of statuses that these lack."""
+"""An operator that is newer than the CRDs: the API server drops the fields of statuses that these lack.
+
+It needs an API server that drops the fields that a schema lacks.
+"""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""PodGroups on a real API server with the feature gate GenericWorkload."""
+"""PodGroups on a real API server with the feature gate GenericWorkload.
+
+It needs an API server that serves PodGroups with their feature gate.
+"""
 
 import json
 from collections.abc import Iterator

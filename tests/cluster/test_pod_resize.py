@@ -1,4 +1,7 @@
-"""Pods that are resized in place, without a decision of a scheduler. The ledger follows their sizes."""
+"""Pods that are resized in place, without a decision of a scheduler. The ledger follows their sizes.
+
+It needs an API server that changes the sizes of pods through the subresource resize.
+"""
 
 from cluster.world import World
 

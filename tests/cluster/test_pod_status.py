@@ -1,6 +1,8 @@
 """The policy that limits the operator's identity to Tidelock's own writes of a pod's status.
 
 It also limits a client with a stolen token of the operator.
+
+It needs an API server that evaluates admission policies for changes of a pod's status.
 """
 
 from pathlib import Path

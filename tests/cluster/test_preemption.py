@@ -1,4 +1,7 @@
-"""Preemption on a real API server: the victims, the messages about them, and the protected pods."""
+"""Preemption on a real API server: the victims, the messages about them, and the protected pods.
+
+It needs an API server that deletes victims with their grace period, and stores nominated nodes.
+"""
 
 from contextlib import closing
 from typing import Any

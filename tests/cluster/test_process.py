@@ -1,4 +1,7 @@
-"""The operator as a process: its start, its end, its logs and its metrics."""
+"""The operator as a process: its start, its end, its logs and its metrics.
+
+It needs an API server that serves all lists and watches of a start.
+"""
 
 import json
 import signal

@@ -1,4 +1,7 @@
-"""ProvisioningRequests on a real API server, with the garbage collector. The test plays Kueue."""
+"""ProvisioningRequests on a real API server, with the garbage collector. The test plays Kueue.
+
+It needs an API server that collects the groups of requests that are gone.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""The reservation queue: positions and estimated starts in statuses, and fair share between namespaces."""
+"""The reservation queue: positions and estimated starts in statuses, and fair share between namespaces.
+
+It needs an API server that gives statuses and pods to watches in their order.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Quotas of reservations: totals, which the operator enforces, and limits that the API server enforces."""
+"""Quotas of reservations: totals, which the operator enforces, and limits that the API server enforces.
+
+It needs an API server that limits the number of objects by its own ResourceQuota.
+"""
 
 from typing import Any
 

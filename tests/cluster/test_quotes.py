@@ -1,4 +1,7 @@
-"""Quotes: their answers, and the rules for their specs."""
+"""Quotes: their answers, and the rules for their specs.
+
+It needs an API server that validates specs of quotes, and stores their answers.
+"""
 
 import pytest
 

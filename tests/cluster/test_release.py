@@ -1,4 +1,7 @@
-"""A release works on a real API server: its chart is accepted, and the operator of its wheel serves."""
+"""A release works on a real API server: its chart is accepted, and the operator of its wheel serves.
+
+It needs an API server that accepts the objects of the released chart.
+"""
 
 import os
 from contextlib import closing

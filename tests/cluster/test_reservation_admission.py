@@ -1,4 +1,7 @@
-"""The admission of reservations: activation, waiting with its reasons, and rejection."""
+"""The admission of reservations: activation, waiting with its reasons, and rejection.
+
+It needs an API server that gives each reservation a generation and a version.
+"""
 
 from decimal import Decimal
 

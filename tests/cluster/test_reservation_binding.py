@@ -1,4 +1,7 @@
-"""Reservations while their owner is being bound: expiry, a refusal, deletion and a crash."""
+"""Reservations while their owner is being bound: expiry, a refusal, deletion and a crash.
+
+It needs an API server that refuses a second binding of a pod.
+"""
 
 from collections.abc import Iterator
 from decimal import Decimal

@@ -1,4 +1,7 @@
-"""Claims: owners consume their reservations, and other pods do not get the reserved capacity."""
+"""Claims: owners consume their reservations, and other pods do not get the reserved capacity.
+
+It needs an API server that stores annotations of a binding on its pod.
+"""
 
 from decimal import Decimal
 from typing import Any

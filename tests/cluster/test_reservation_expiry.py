@@ -1,6 +1,8 @@
 """The expiry of a reservation: its capacity is free from that instant on, and its object is updated later.
 
 Each reservation begins with a long life. An edit shortens it after the test has seen the earlier events.
+
+It needs an API server that deletes objects with a precondition, and shows each version to watches.
 """
 
 from cluster.live import condition, in_seconds, until_past

@@ -1,4 +1,7 @@
-"""Finished or terminating pods that match the owner of a reservation, on a cluster without kubelets."""
+"""Finished or terminating pods that match the owner of a reservation, on a cluster without kubelets.
+
+It needs an API server that keeps pods that are being deleted until their grace period ends.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Invalid specs: they hold nothing, a condition names the fault, and the operator keeps running."""
+"""Invalid specs: they hold nothing, a condition names the fault, and the operator keeps running.
+
+It needs an API server that stores specs that only the operator can judge.
+"""
 
 from copy import deepcopy
 

@@ -1,4 +1,7 @@
-"""Reservations on nodes that change, on a cluster without kubelets."""
+"""Reservations on nodes that change, on a cluster without kubelets.
+
+It needs an API server that gives a node of the same name another UID.
+"""
 
 import time
 from collections.abc import Iterator

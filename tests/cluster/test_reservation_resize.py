@@ -1,4 +1,7 @@
-"""Edits of a reservation: a smaller size counts at once, and a larger one needs a new admission."""
+"""Edits of a reservation: a smaller size counts at once, and a larger one needs a new admission.
+
+It needs an API server that counts a generation for each edit of a spec, and none for a status.
+"""
 
 import pytest
 

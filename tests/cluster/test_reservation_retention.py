@@ -1,4 +1,7 @@
-"""Reservations after their end, and the effects of repeated applies, deletions and edits by other clients."""
+"""Reservations after their end, and the effects of repeated applies, deletions and edits by other clients.
+
+It needs an API server that repeats an apply without a new version.
+"""
 
 import time
 

@@ -1,4 +1,7 @@
-"""Reserve pods: a reservation with a template is placed, and affects other pods, as its pod would."""
+"""Reserve pods: a reservation with a template is placed, and affects other pods, as its pod would.
+
+It needs an API server that fills in the defaults of pod templates.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Reservations hold devices: no other pod gets them, and the owner gets exactly these."""
+"""Reservations hold devices: no other pod gets them, and the owner gets exactly these.
+
+It needs an API server that stores allocations of several clients in one order.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing

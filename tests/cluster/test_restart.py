@@ -1,4 +1,7 @@
-"""Crashes and outages: the ledger is rebuilt from the API, and no capacity is reserved twice."""
+"""Crashes and outages: the ledger is rebuilt from the API, and no capacity is reserved twice.
+
+It needs an API server that keeps and lists all objects after a crash, its own included.
+"""
 
 from decimal import Decimal
 

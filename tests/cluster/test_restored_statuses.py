@@ -1,4 +1,7 @@
-"""Statuses that were emptied or edited by hand, which the operator restores."""
+"""Statuses that were emptied or edited by hand, which the operator restores.
+
+It needs an API server that lets users write statuses of custom resources.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""Reservations with `reuse: Always`, while their owner is replaced."""
+"""Reservations with `reuse: Always`, while their owner is replaced.
+
+It needs an API server that lets a ReplicaSet replace pods.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""The operator's ClusterRole, which has exactly the rights that the operator uses."""
+"""The operator's ClusterRole, which has exactly the rights that the operator uses.
+
+It needs an API server that authorizes each request of the operator by its role.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager

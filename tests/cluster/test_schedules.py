@@ -1,4 +1,7 @@
-"""Schedules: reservations with repeated windows, on a real API server."""
+"""Schedules: reservations with repeated windows, on a real API server.
+
+It needs an API server that refuses a second object of a name, and limits the number of objects.
+"""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,7 @@
-"""Secrets that the operator gets or creates, which appear in none of its outputs."""
+"""Secrets that the operator gets or creates, which appear in none of its outputs.
+
+It needs an API server that gives Secrets to the operator alone.
+"""
 
 import base64
 import json

@@ -1,4 +1,7 @@
-"""`tidelock shadow` beside the real kube-scheduler, with the rights of manifests/shadow and no others."""
+"""`tidelock shadow` beside the real kube-scheduler, with the rights of manifests/shadow and no others.
+
+It needs an API server that serves a kube-scheduler's bindings to a reader without rights to write.
+"""
 
 import json
 import subprocess

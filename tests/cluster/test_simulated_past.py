@@ -1,4 +1,7 @@
-"""The past of a cluster in a real Prometheus, which the simulator repeats."""
+"""The past of a cluster in a real Prometheus, which the simulator repeats.
+
+It needs no behaviour of the API server, but a real Prometheus.
+"""
 
 import json
 import time

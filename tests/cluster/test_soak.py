@@ -1,4 +1,7 @@
-"""A short run of the soak."""
+"""A short run of the soak.
+
+It needs an API server that serves thousands of changes to a disturbed operator.
+"""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Two-phase reservations and sets of alternatives, on a real API server."""
+"""Two-phase reservations and sets of alternatives, on a real API server.
+
+It needs an API server that keeps a commit and a status that are written at once.
+"""
 
 from cluster.api import Manifest
 from cluster.live import Lock, condition

@@ -1,4 +1,7 @@
-"""The rights of the roles for users and managers, checked by impersonated requests."""
+"""The rights of the roles for users and managers, checked by impersonated requests.
+
+It needs an API server that authorizes impersonated users by roles.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing

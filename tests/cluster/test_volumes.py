@@ -1,4 +1,7 @@
-"""Claims that wait for a pod: they are bound on the node that is chosen for the pod, before the pod is."""
+"""Claims that wait for a pod: they are bound on the node that is chosen for the pod, before the pod is.
+
+It needs an API server that keeps claims and volumes, which the test binds as their controller would.
+"""
 
 from collections.abc import Iterator
 from contextlib import closing

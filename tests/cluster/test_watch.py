@@ -1,3 +1,8 @@
+"""Lists and watches, on a real API server.
+
+It needs an API server that ends watches, compacts versions and sends bookmarks.
+"""
+
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,7 @@
-"""Measured use, from a real Prometheus to the annotations of real objects and the status of a WaterLevel."""
+"""Measured use, from a real Prometheus to the annotations of real objects and the status of a WaterLevel.
+
+It needs an API server that stores annotations of nodes and workloads of several writers.
+"""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""The same world in a real cluster and in the simulator, in which nodes must be used equally evenly."""
+"""The same world in a real cluster and in the simulator, in which nodes must be used equally evenly.
+
+It needs an API server that runs pods of Deployments, which the scheduler places.
+"""
 
 import asyncio
 import secrets

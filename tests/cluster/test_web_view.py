@@ -1,4 +1,7 @@
-"""The pages of the web view, of an operator on a real API server."""
+"""The pages of the web view, of an operator on a real API server.
+
+It needs an API server that serves the objects that the pages show.
+"""
 
 import json
 from functools import partial

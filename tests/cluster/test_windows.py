@@ -1,4 +1,7 @@
-"""Windows: reservations that begin later, on a real API server."""
+"""Windows: reservations that begin later, on a real API server.
+
+It needs an API server that stores instants of specs to the second.
+"""
 
 import pytest
 
