@@ -130,13 +130,7 @@ def assemble(
 
     """
     writers, wakeup = _make_writers(settings, client, clock, rng, make_isolation), asyncio.Event()
-    options = live_options(
-        writers,
-        move_after=settings.move_after_seconds,
-        earmark_after=settings.earmark_after_seconds,
-        refusal_renewal=pace.refusal_renewal,
-        plan_seconds=pace.migration_plan,
-    )
+    options = live_options(writers, settings, pace)
     context = PartContext(
         settings=settings,
         connection=connection,

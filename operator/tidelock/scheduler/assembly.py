@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tidelock.model.meta import Key
+from tidelock.pace import Pace
 from tidelock.scheduler.actions.binding import Binder
 from tidelock.scheduler.actions.context import WriterContext
 from tidelock.scheduler.actions.device_reporter import DeviceReporter
@@ -18,6 +19,7 @@ from tidelock.scheduler.actions.status_writer import StatusWriter
 from tidelock.scheduler.actions.tasks import FairApi
 from tidelock.scheduler.core.decider import DeciderOptions
 from tidelock.scheduler.scheduler_core import SchedulerCore
+from tidelock.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +46,13 @@ class Scheduler:
     loop: DecisionLoop
 
 
-def live_options(
-    context: WriterContext,
-    *,
-    move_after: float,
-    earmark_after: float,
-    refusal_renewal: float,
-    plan_seconds: float,
-) -> DeciderOptions:
-    """Return the options of a decider whose decisions are carried out. The times are in seconds."""
+def live_options(context: WriterContext, settings: Settings, pace: Pace) -> DeciderOptions:
+    """Return the options of a decider whose decisions are carried out."""
     return DeciderOptions(
-        move_after=move_after,
-        earmark_after=earmark_after,
-        refusal_renewal=refusal_renewal,
-        plan_seconds=plan_seconds,
+        move_after=settings.move_after_seconds,
+        earmark_after=settings.earmark_after_seconds,
+        refusal_renewal=pace.refusal_renewal,
+        plan_seconds=pace.migration_plan,
         on_enqueue=context.telemetry.queued,
         api=FairApi(context.client, context.tasks),
         recorder=context.telemetry,

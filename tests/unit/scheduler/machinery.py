@@ -346,13 +346,7 @@ class Shell(Core):
             self.api, self.recorder, self.telemetry, self.clock, self.tasks, self.recent, self.isolation
         )
         settings = Settings()
-        options = live_options(
-            context,
-            move_after=settings.move_after_seconds,
-            earmark_after=settings.earmark_after_seconds,
-            refusal_renewal=PACE.refusal_renewal,
-            plan_seconds=PACE.migration_plan,
-        )
+        options = live_options(context, settings, PACE)
         core = assemble_core(configuration, self.clock, self.wakeup.set, options)
         self._begin(core, *nodes, listed=listed)
         self.scheduler = made = assemble_scheduler(
