@@ -33,8 +33,12 @@ def group(world: World) -> Live:
 def schedule(world: World) -> Live:
     world.node()
     made = world.schedule()
-    made.until(lambda found: found["status"].get("planned") == 1, "be planned")
+    made.until(lambda found: phases(found) == ["Planned"], "be planned")  # a window that is Pending counts, too
     return made
+
+
+def phases(schedule: Manifest) -> list[str]:
+    return [window["phase"] for window in schedule["status"].get("windows", ())]
 
 
 def quota(world: World) -> Live:
