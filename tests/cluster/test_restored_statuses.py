@@ -33,7 +33,9 @@ def group(world: World) -> Live:
 def schedule(world: World) -> Live:
     world.node()
     made = world.schedule()
-    made.until(lambda found: phases(found) == ["Planned"], "be planned")  # a window that is Pending counts, too
+    made.until(
+        lambda found: phases(found) == ["Planned"], "be planned"
+    )  # a window that is Pending counts, too
     return made
 
 

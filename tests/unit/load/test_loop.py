@@ -119,6 +119,21 @@ async def test_pods_and_workloads_are_measured_by_their_owners(bench: Bench) -> 
     assert bench.published[-1].workloads.keys() == {DB}
 
 
+async def test_a_workload_on_nodes_of_two_waterlevels_is_annotated_by_the_oldest(bench: Bench) -> None:
+    for name, node in (("db-0", "node-a"), ("db-1", "node-b")):
+        controller = "apps/v1/StatefulSet/db"
+        bench.cache.upsert(builders.pod(name, node_name=node, controller=controller, uid=f"uid-{name}"))
+    bench.source.pods = {"db-0": (1.0, 1e8), "db-1": (3.0, 1e8)}
+    narrow = {**SPEC, "nodeSelector": {"matchLabels": {"name": "node-a"}}}
+    bench.see("all", created="2027-01-02T00:00:00Z")
+    bench.see("narrow", narrow, created="2027-01-01T00:00:00Z")
+    for name in ("narrow", "all"):
+        await bench.refresh(name)
+
+    assert bench.published[-1].workloads[DB].windows["15m"]["cpu"].mean == 1
+    assert bench.annotated(POD_USAGE) == ["db"]
+
+
 async def test_a_node_belongs_to_the_oldest_waterlevel_that_selects_it(bench: Bench) -> None:
     narrow = {**SPEC, "nodeSelector": {"matchLabels": {"name": "node-a"}}}
     bench.see("all", created="2027-01-02T00:00:00Z")

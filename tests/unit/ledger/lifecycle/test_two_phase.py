@@ -99,6 +99,14 @@ def test_a_commit_that_is_seen_too_late_has_no_effect(ledger: LedgerScene, late:
     assert events(ledger) == [Event.ADMIT, Event.ABORT]
 
 
+def test_a_late_commit_is_not_said_to_be_of_another_hold(ledger: LedgerScene) -> None:
+    """Until the abort is done, its token is still that of the hold."""
+    entry = ledger.active(**TWO_PHASES)
+    ledger.edit(at=DUE, commit={"withinSeconds": 30, "token": token(entry)})
+    status, reason, _ = conditions(entry)["Committed"]
+    assert (entry.phase, status, reason) == (Phase.ACTIVE, "False", reasons.AWAITING_COMMIT)
+
+
 def test_a_commit_does_not_retry_a_waiting_reservation(ledger: LedgerScene) -> None:
     entry = ledger.reservation(**TWO_PHASES)
     ledger.ledger.waiting_reservations.take(untried_only=True)

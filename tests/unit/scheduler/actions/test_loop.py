@@ -104,6 +104,19 @@ async def test_the_loop_sleeps_until_the_next_due_time(alarm: Alarm) -> None:
         assert entry.phase is Phase.EXPIRED
 
 
+async def test_the_loop_does_not_sleep_while_statuses_are_unwritten(
+    alarm: Alarm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelock.scheduler.actions.status_writer._OBJECTS_A_FLUSH", 1)
+    shell = Shell(node("node-a"))
+    entries = [shell.store_reservation(f"lock-{number}", resources={"cpu": "1m"}) for number in range(3)]
+    async with running(shell):
+        asked = {
+            each.path.rpartition("/reservations/")[2] for each in shell.api.asked if each.method == "PUT"
+        }
+        assert asked == {f"{entry.key.name}/status" for entry in entries}
+
+
 async def test_the_longest_sleep_is_one_second(alarm: Alarm) -> None:
     """Check that a clock that is set forward is noticed within a second, even if no decision is due soon."""
     shell = Shell(node("node-a"))

@@ -41,6 +41,20 @@ def test_due_changes_come_before_reservations_and_reservations_before_pods() -> 
     assert "reserved by shop/late" in outcome.diagnosis.message
 
 
+def test_no_pod_is_decided_before_all_that_is_due_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelock.ledger.ledger._DUE_A_STEP", 2)
+    core = Core(node("node-a", cpu="3"))
+    ending = [core.reservation(f"brief-{number}", ttlSeconds=60, owner="nobody") for number in range(3)]
+    core.step()
+    core.add(pod("web-0", requests={"cpu": "3"}))
+    core.clock.advance(60)
+
+    assert core.step() is None
+    assert sorted(entry.phase for entry in ending) == [Phase.ACTIVE, Phase.EXPIRED, Phase.EXPIRED]
+    assert core.step() is None  # the removal of the first two may be due
+    assert core.place().node_name == "node-a"
+
+
 def test_reservations_go_by_priority_then_age_then_name() -> None:
     core = Core(node("node-a", cpu="3"))
     entries = [
