@@ -201,6 +201,7 @@ def test_several_replicas_get_spread_constraints_and_a_disruption_budget(
     charted: Charted, default: list[Manifest]
 ) -> None:
     found = changed(default, charted.objects({"replicas": 3}))
+    assert found.pop("Deployment/tidelock: spec.strategy")["rollingUpdate"]["maxUnavailable"] == 1
     spread = found.pop(f"{POD}.topologySpreadConstraints")
     assert [each["topologyKey"] for each in spread] == [
         "kubernetes.io/hostname",

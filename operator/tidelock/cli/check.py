@@ -21,6 +21,7 @@ from tidelock.cli.installation_checks import (
     check_webhook,
 )
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
+from tidelock.cli.replica_checks import check_replicas
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.state_checks import check_clock, check_objects, check_reservations, check_water_levels
 from tidelock.cli.tables import Table, show, show_plain
@@ -84,6 +85,7 @@ async def _check(session: Session, installation: Installation) -> list[CheckFind
         *(check_crd(session, resource) for resource in CUSTOM_RESOURCES),
         _looked("rights", check_rights, session, installation),
         _looked("Lease", check_lease, session, installation, now),
+        _looked("replicas", check_replicas, session, installation),
         _looked("leaders", check_other_leaders, session, installation, now),
         _looked("fence", check_fence, session, installation),
         _looked("statuses", check_status_writers, session),

@@ -10,6 +10,7 @@ import msgspec
 from tidelock.cli.finding import CheckFinding, Severity, first_of
 from tidelock.cli.session import Session
 from tidelock.cli.tables import span
+from tidelock.kube.client import ApiResource
 from tidelock.kube.config import SYSTEM_NAMESPACE
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.kube.lease import LEASES
@@ -24,6 +25,10 @@ REAPPLY = "apply your own kustomization or Helm release in the operator's versio
 BINDERS = "add manifests/components/extender to your kustomization, or extender.enabled to your release"
 """How an installation gets the webhooks and the extender for other binders."""
 
+DEPLOYMENT = "tidelock"
+"""Name of the operator's Deployment."""
+
+_DEPLOYMENTS = ApiResource("apps", "v1", "deployments", "Deployment")
 # Characters of a holder or a time, which tenants can write into Leases of their own.
 _LONGEST_NAME = 100
 # Seconds by which the clock of a holder can be ahead of this one.
@@ -60,7 +65,7 @@ def namespace_of(leases: Sequence[Mapping[str, Any]], now: float) -> str:
     def rank(lease: Mapping[str, Any]) -> tuple[bool, bool, float]:
         spec = lease.get("spec") or {}
         usual, renewed = lease["metadata"]["namespace"] == SYSTEM_NAMESPACE, _renewed(spec, now)
-        return _is_held(spec, now), usual, -math.inf if renewed is None else renewed
+        return is_held(spec, now), usual, -math.inf if renewed is None else renewed
 
     return str(max(leases, key=rank)["metadata"]["namespace"]) if leases else SYSTEM_NAMESPACE
 
@@ -71,15 +76,28 @@ async def _leases(session: Session, installation: Installation) -> list[dict[str
     return [msgspec.json.decode(raw) for raw in await list_all(session.client, LEASES, chosen=chosen)]
 
 
+async def read_lease(session: Session, installation: Installation) -> dict[str, Any] | None:
+    """Return the spec of the operator's Lease, or None if there is no Lease. Raises Forbidden."""
+    lease = await _read(session, LEASES.item(installation.lease, installation.namespace))
+    return None if lease is None else lease.get("spec") or {}
+
+
+async def read_deployment(session: Session, installation: Installation) -> dict[str, Any] | None:
+    """Return the operator's Deployment, or None if there is none. Raises Forbidden."""
+    return await _read(session, _DEPLOYMENTS.item(DEPLOYMENT, installation.namespace))
+
+
+async def _read(session: Session, path: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(await session.client.get(path))
+    except NotFound:
+        return None
+    return found
+
+
 async def check_lease(session: Session, installation: Installation, now: float) -> CheckFinding:
     """Read the Lease and check whether an operator decides. Raises Forbidden."""
-    try:
-        lease = msgspec.json.decode(
-            await session.client.get(LEASES.item(installation.lease, installation.namespace))
-        )
-    except NotFound:
-        return lease_finding(installation, None, now)
-    return lease_finding(installation, lease["spec"], now)
+    return lease_finding(installation, await read_lease(session, installation), now)
 
 
 async def check_other_leaders(session: Session, installation: Installation, now: float) -> CheckFinding:
@@ -95,7 +113,7 @@ def other_leaders_finding(
         f"{printable(lease['spec']['holderIdentity'])[:_LONGEST_NAME]} by Lease "
         f"{lease['metadata']['namespace']}/{installation.lease}"
         for lease in leases
-        if lease["metadata"]["namespace"] != installation.namespace and _is_held(lease.get("spec") or {}, now)
+        if lease["metadata"]["namespace"] != installation.namespace and is_held(lease.get("spec") or {}, now)
     ]
     if not others:
         return CheckFinding("leaders", Severity.OK, f"no other Lease {installation.lease} is held")
@@ -121,14 +139,14 @@ def lease_finding(installation: Installation, spec: Mapping[str, Any] | None, no
         text = printable(str(spec["renewTime"]))[:_LONGEST_NAME]
         return CheckFinding("Lease", Severity.WRONG, f"{name} has no possible renewTime: {text}", look)
     age, duration = now - renewed, spec.get("leaseDurationSeconds") or 0
-    if not _is_held(spec, now):
+    if not is_held(spec, now):
         found = f"{holder} held {name} and has been silent for {span(age)} (limit {duration}s)"
         return CheckFinding("Lease", Severity.WRONG, found, look)
     epoch = spec.get("leaseTransitions") or 0
     return CheckFinding("Lease", Severity.OK, f"{holder} leads, in leadership {epoch}")
 
 
-def _is_held(spec: Mapping[str, Any], now: float) -> bool:
+def is_held(spec: Mapping[str, Any], now: float) -> bool:
     """Return whether a Lease has a holder that renewed it within its duration."""
     renewed = _renewed(spec, now)
     if not spec.get("holderIdentity") or renewed is None:
