@@ -32,8 +32,8 @@ from devcluster.binders import webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, free_ports
 from devcluster.output import say
-from tidelock.binders.certificate_rotator import CONFIGURATION
 from tidelock.binders.tokens import ADMISSION_PATH
+from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.kube.client import PODS, RESERVATIONS, SECRETS, WEBHOOKS, KubeClient
 
 _MILLI = 1000

@@ -32,7 +32,7 @@ from devcluster.binders import NAMES, scheduler_configuration, scheduler_keys, w
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import free_ports
 from devcluster.output import say
-from tidelock.binders.certificate_rotator import CONFIGURATION
+from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.kube.client import NODES, PODS, RESERVATIONS, SECRETS, WEBHOOKS, KubeClient
 from tidelock.kube.errors import ApiError, NotFound
 from tidelock.settings import DEFAULT_SCHEDULER_NAME

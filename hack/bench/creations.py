@@ -23,7 +23,7 @@ from devcluster.binders import NAMES, webhook_configuration
 from devcluster.identity import EXTENDER, operator_kubeconfig
 from devcluster.keys import Keys
 from devcluster.loopback import free_ports
-from tidelock.binders.certificate_rotator import CONFIGURATION
+from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, RESERVATIONS, KubeClient
 from tidelock.model.answer import ANSWER
 

@@ -11,8 +11,9 @@ from functools import partial
 from random import Random
 from typing import Any, NoReturn
 
-from tidelock.binders.assembly import Binders, assemble_binders
+from tidelock.binders.assembly import Binders, assemble_binders, served_webhooks
 from tidelock.binders.endpoint import WEB_SERVICE, Endpoint
+from tidelock.binders.webhooks import watch_webhooks
 from tidelock.clock import Clock
 from tidelock.framework.config import Configuration
 from tidelock.handlers.assembly import assemble_kopf
@@ -233,7 +234,7 @@ def _make_load(context: PartContext) -> LoadLoop:
 
 
 def _make_watchers(context: PartContext) -> Iterator[ProcessPart]:
-    """Make the parts that look after the clock, other leaders and the address of the web view."""
+    """Make the parts that look after the clock, other leaders, webhooks and the address of the web view."""
     settings, client, telemetry = context.settings, context.client, context.writers.telemetry
     namespace = settings.lease_namespace or context.connection.system_namespace
     lease = Key(namespace if settings.leader_elect else "", settings.lease_name)
@@ -245,6 +246,11 @@ def _make_watchers(context: PartContext) -> Iterator[ProcessPart]:
     period = context.pace.other_leaders
     yield ProcessPart(
         "leaders", lambda _started: watch_other_leaders(OtherLeaders(client, lease), others, period)
+    )
+    served, compared = served_webhooks(settings), telemetry.webhook_mismatch
+    yield ProcessPart(
+        "webhooks",
+        lambda _started: watch_webhooks(client, served, compared, context.pace.webhooks),
     )
     yield ProcessPart("web", lambda _started: web.keep())
 

@@ -26,6 +26,7 @@ class Pace:
         kopf_calm: of work, after which the next failure of Kopf is not counted with those before.
         garbage_collection: between two searches for annotations without a WaterLevel.
         other_leaders: between two searches for other leaders.
+        webhooks: between two comparisons of the webhooks that exist with those that are served.
         certificate_check: between two checks of the certificate for other binders and of their endpoint.
         certificate_retry: from a failure of such a check to the next one.
 
@@ -41,6 +42,7 @@ class Pace:
     kopf_calm: float = 60.0
     garbage_collection: float = 15.0
     other_leaders: float = 15.0
+    webhooks: float = 15.0
     certificate_check: float = 60.0
     certificate_retry: float = 2.0
 

@@ -247,6 +247,13 @@ class Telemetry(MetricsRecorder):
         )
 
     def _add_binder_metrics(self) -> None:
+        self._webhook_mismatches = Gauge(
+            "tidelock_webhook_mismatch",
+            "1 while the webhooks of an option exist and are not served (unserved), or are served and do not "
+            "exist (missing). NaN if not known.",
+            ("option", "mismatch"),
+            registry=self.registry,
+        )
         self.reviews = Counter(
             "tidelock_admission_reviews_total",
             "Reviewed bindings, and allocations of devices, by other programs, by verdict.",
@@ -400,6 +407,10 @@ class Telemetry(MetricsRecorder):
         """Count a caller without valid credentials, by the first part of the requested path."""
         first = path.split("/", 2)[1] if path.startswith("/") else ""
         self.refused_callers.labels(first if first in _CALLERS else "other").inc()
+
+    def webhook_mismatch(self, option: str, mismatch: str, value: float) -> None:
+        """Set whether the webhooks of an option have a mismatch: 1 if so, 0 if not, NaN if not known."""
+        self._webhook_mismatches.labels(option, mismatch).set(value)
 
     def object_failed(self, step: str, resource: str) -> None:
         """Count a fault of the operator that cost an object, or a part, a step."""

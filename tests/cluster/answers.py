@@ -10,7 +10,7 @@ from cluster.api import Api, Manifest, RefusedError
 from cluster.live import Lock, Node
 from cluster.world import World
 from devcluster import wait_for
-from tidelock.binders.certificate_rotator import CONFIGURATION
+from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, RESERVATIONS
 from tidelock.model.answer import ANSWER, SIGNATURE
 

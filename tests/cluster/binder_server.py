@@ -24,7 +24,7 @@ from devcluster.binders import NAMES, scheduler_keys, webhook_configuration
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.loopback import HOST, Health, free_ports
 from tidelock import process
-from tidelock.binders.certificate_rotator import CONFIGURATION
+from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, PODS, SECRETS, WEBHOOKS, ApiResource
 from tidelock.pace import Pace
 from tidelock.settings import Settings

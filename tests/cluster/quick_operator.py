@@ -26,6 +26,7 @@ QUICK = Pace(
     kopf_working=2.0,  # Kopf repeats a refused request after a second
     garbage_collection=1.0,
     other_leaders=1.0,
+    webhooks=1.0,
     certificate_check=1.0,
     certificate_retry=0.2,
 )

@@ -23,8 +23,9 @@ from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig, rendered
 from devcluster.loopback import HOST, free_ports
 from tidelock.binders import tokens
-from tidelock.binders.certificate_rotator import CONFIGURATION, CertificateRotator
+from tidelock.binders.certificate_rotator import CertificateRotator
 from tidelock.binders.tokens import TOKEN_PATH
+from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.clock import SystemClock
 from tidelock.kube.client import WEBHOOKS, KubeClient
 from tidelock.kube.config import load_connection

@@ -22,7 +22,8 @@ from devcluster import LocalCluster, wait_for
 from devcluster.identity import EXTENDER, SYSTEM_NAMESPACE, operator_kubeconfig
 from devcluster.keys import Keys, make_keys
 from devcluster.loopback import HOST, free_ports
-from tidelock.binders.certificate_rotator import ANSWER_KEY, CONFIGURATION
+from tidelock.binders.certificate_rotator import ANSWER_KEY
+from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, WEBHOOKS
 
 OFTEN = replace(QUICK, certificate_check=0.2)

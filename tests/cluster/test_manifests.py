@@ -25,8 +25,8 @@ from devcluster.identity import EXTENDER, MANIFESTS, SYSTEM_NAMESPACE, rendered
 from devcluster.loopback import Health
 from installation.rendering import EVERYTHING, FOREIGN, PARTS, PLATFORM, Charted
 from tidelock import __version__
-from tidelock.binders.certificate_rotator import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.binders.endpoint import SERVICE
+from tidelock.binders.webhooks import CONFIGURATION, WEBHOOK_NAMES
 from tidelock.kube.client import PODS
 from tidelock.model.quantities import parse_resources
 from tidelock.settings import Settings

@@ -17,7 +17,7 @@ from faults.fault_run import Action, FaultRun
 from faults.hasty import awaiting_answer
 from faults.history import RESOURCES, Json, Record
 from faults.plan import Plan, Step
-from tidelock.binders.certificate_rotator import CONFIGURATION
+from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.kube.client import WEBHOOKS, ApiResource
 from tidelock.kube.errors import AlreadyExists, ApiError
 from tidelock.kube.lease import LEASES

@@ -1,8 +1,12 @@
 import logging
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
+from tidelock.kube.client import KubeClient
+from tidelock.kube.config import load_connection
+from unit.kube.kubeconfigs import write_kubeconfig
 from unit.kube.scripted import ScriptedServer
 
 
@@ -24,3 +28,11 @@ async def server() -> AsyncIterator[ScriptedServer]:
     await scripted.start()
     yield scripted
     await scripted.close()
+
+
+@pytest.fixture
+async def client(server: ScriptedServer, tmp_path: Path) -> AsyncIterator[KubeClient]:
+    """Open a client of that server."""
+    connection = load_connection(write_kubeconfig(tmp_path / "kubeconfig", server.url, {}))
+    async with KubeClient(connection, user_agent="tidelock-test", timeout_seconds=5.0) as opened:
+        yield opened

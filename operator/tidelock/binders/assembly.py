@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelock.binders.endpoint import SERVICE, Endpoint
+from tidelock.binders.webhooks import CONFIGURATIONS, WebhookConfiguration
 from tidelock.model.meta import Key
 from tidelock.model.pods import Pod
 from tidelock.scheduler.parts import PartContext, ProcessPart
+from tidelock.settings import Settings
 from tidelock.tcp_server import ListenError
 
 if TYPE_CHECKING:
@@ -58,11 +60,7 @@ def assemble_binders(context: PartContext, *, serve: bool = True) -> Binders:
         return Binders(core.event_handlers.pods, on_answers, webhook)
     # Two of them import cryptography, which only certificates need.
     from tidelock.binders.admission_check import AdmissionCheck  # noqa: PLC0415
-    from tidelock.binders.certificate_rotator import (  # noqa: PLC0415
-        BINDINGS,
-        CREATIONS,
-        CertificateRotator,
-    )
+    from tidelock.binders.certificate_rotator import CertificateRotator  # noqa: PLC0415
     from tidelock.binders.server import BinderServer  # noqa: PLC0415
     from tidelock.binders.unbound_pods import UnboundPods  # noqa: PLC0415
 
@@ -73,7 +71,7 @@ def assemble_binders(context: PartContext, *, serve: bool = True) -> Binders:
         Key(namespace, name),
         settings.tls_names,
         context.clock,
-        [*([BINDINGS] if settings.admission else []), *([CREATIONS] if settings.answers else [])],
+        served_webhooks(settings),
         core.decider.ledger.answers.keys if settings.answers else None,
         rotate=settings.tls_rotate,
     )
@@ -100,6 +98,12 @@ def assemble_binders(context: PartContext, *, serve: bool = True) -> Binders:
     )
     part = ProcessPart("binders", lambda _started: server.run(), fatal=(ListenError,))
     return Binders(pods, on_answers, webhook, (part,))
+
+
+def served_webhooks(settings: Settings) -> tuple[WebhookConfiguration, ...]:
+    """Return the configurations whose webhooks a process with these settings serves."""
+    options = {"admission": settings.admission, "answers": settings.answers}
+    return tuple(each for each in CONFIGURATIONS if options[each.option])
 
 
 def _make_webhook(context: PartContext) -> CreationWebhook:

@@ -12,16 +12,16 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from tidelock.binders.certificates import Certificates, renewed
 from tidelock.binders.errors import CertificateError, ClientsError
-from tidelock.binders.tokens import CREATIONS_PATH, Tokens
+from tidelock.binders.tokens import Tokens
+from tidelock.binders.webhooks import BINDINGS, CONFIGURATION, WebhookConfiguration
 from tidelock.clock import Clock
-from tidelock.kube.client import MUTATING_WEBHOOKS, SECRETS, WEBHOOKS, ApiResource, KubeClient
+from tidelock.kube.client import SECRETS, KubeClient
 from tidelock.kube.errors import Conflict
 from tidelock.model.answer import AnswerKeys
 from tidelock.model.lenient import Reader
@@ -29,35 +29,8 @@ from tidelock.model.meta import Key, ObjectMeta
 
 logger = logging.getLogger(__name__)
 
-CONFIGURATION = "tidelock"
-"""Name of the ValidatingWebhookConfiguration, and of the MutatingWebhookConfiguration."""
-WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev", "allocations.tidelock.dev")
-"""Names of the webhooks of bindings, and of allocations of devices."""
 ANSWER_KEY, FORMER_ANSWER_KEY = "answers.key", "former-answers.key"
 """Fields of the Secret with the keys that sign answers."""
-
-
-class WebhookConfiguration(NamedTuple):
-    """A configuration of webhooks, whose callers the operator introduces.
-
-    Attributes:
-        resource: kind of the configuration.
-        webhooks: names of its webhooks.
-        suffix: the part of their path behind the token.
-
-    """
-
-    resource: ApiResource
-    webhooks: tuple[str, ...]
-    suffix: str = ""
-
-
-BINDINGS = WebhookConfiguration(WEBHOOKS, WEBHOOK_NAMES)
-"""The webhooks for other binders."""
-CREATIONS = WebhookConfiguration(
-    MUTATING_WEBHOOKS, ("brought-answers.tidelock.dev", "creations.tidelock.dev"), CREATIONS_PATH
-)
-"""The webhooks that refuse answers of clients, and that answer creations."""
 
 _KEY_BYTES = 32
 _FIELDS = {

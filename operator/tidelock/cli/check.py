@@ -10,23 +10,18 @@ import typer
 from tidelock.cli.finding import CheckFinding, Severity
 from tidelock.cli.installation import Installation, check_lease, check_other_leaders, located
 from tidelock.cli.installation_checks import (
-    NO_ANSWERS,
-    NO_REVIEWS,
-    admission_finding,
-    answers_finding,
     check_crd,
     check_fence,
     check_rights,
     check_status_writers,
-    check_webhook,
 )
 from tidelock.cli.options import Context, Format, Kubeconfig, Output
 from tidelock.cli.replica_checks import check_replicas
 from tidelock.cli.session import ClusterTarget, Session, ask
 from tidelock.cli.state_checks import check_clock, check_objects, check_reservations, check_water_levels
 from tidelock.cli.tables import Table, show, show_plain
+from tidelock.cli.webhook_checks import check_admission, check_answers
 from tidelock.clock import SystemClock
-from tidelock.kube.client import MUTATING_WEBHOOKS, WEBHOOKS
 from tidelock.kube.errors import Forbidden, NotFound
 from tidelock.model.api.crds import CUSTOM_RESOURCES
 
@@ -89,8 +84,8 @@ async def _check(session: Session, installation: Installation) -> list[CheckFind
         _looked("leaders", check_other_leaders, session, installation, now),
         _looked("fence", check_fence, session, installation),
         _looked("statuses", check_status_writers, session),
-        _looked("admission", check_webhook, session, WEBHOOKS, admission_finding, NO_REVIEWS),
-        _looked("answers", check_webhook, session, MUTATING_WEBHOOKS, answers_finding, NO_ANSWERS),
+        _looked("admission", check_admission, session, installation, now),
+        _looked("answers", check_answers, session, installation, now),
         _looked("clock", check_clock, session),
         _looked("objects", check_objects, session),
         _looked("reservations", check_reservations, session, now),

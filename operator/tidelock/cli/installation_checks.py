@@ -1,14 +1,14 @@
-"""Checks of the parts of an installation: CRDs, rights, policies and webhooks."""
+"""Checks of the parts of an installation: CRDs, rights and policies."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from tidelock.binders.tokens import TOKEN_PATH
+from tidelock.binders.webhooks import CONFIGURATION, CONFIGURATIONS
 from tidelock.cli.finding import CheckFinding, Severity, first_of
-from tidelock.cli.installation import BINDERS, CRDS, REAPPLY, Installation
+from tidelock.cli.installation import CRDS, REAPPLY, Installation
 from tidelock.cli.session import Session
 from tidelock.kube.client import (
     EVENTS,
@@ -38,21 +38,6 @@ POLICY_BINDINGS = ApiResource(
     namespaced=False,
 )
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-
-
-NO_REVIEWS = CheckFinding(
-    "admission",
-    Severity.NOTE,
-    "bindings of other schedulers are not reviewed: they may take reserved capacity",
-    f"needed only beside other schedulers: {BINDERS}, see docs/other-binders.md",
-)
-NO_ANSWERS = CheckFinding(
-    "answers",
-    Severity.NOTE,
-    "creations with spec.answer are not answered: the node is in the status alone",
-    f"needed only for immediate answers: {BINDERS}, see docs/immediate-answers.md",
-)
-
 
 # Resources that the operator writes. It reads those that it watches.
 _WRITES: tuple[tuple[str, ApiResource, str], ...] = (
@@ -131,6 +116,7 @@ async def check_rights(session: Session, installation: Installation) -> CheckFin
     ]
     wanted += [(*right, "") for right in _WRITES]
     wanted.append(("list", LEASES, "", installation.lease))
+    wanted += [("get", each.resource, "", CONFIGURATION) for each in CONFIGURATIONS]
     allowed = await asyncio.gather(*(_may(session, installation, *right) for right in wanted))
     missing = [_right(*right) for right, may in zip(wanted, allowed, strict=True) if not may]
     user = f"ServiceAccount {installation.namespace}/{installation.account}"
@@ -181,7 +167,8 @@ async def _may(
 
 def _right(verb: str, resource: ApiResource, subresource: str, name: str) -> str:
     right = f"{verb} {resource.plural}/{subresource}" if subresource else f"{verb} {resource.plural}"
-    return f"{right} of name {name} in all namespaces" if name else right
+    everywhere = " in all namespaces" if resource.namespaced else ""
+    return f"{right} of name {name}{everywhere}" if name else right
 
 
 async def check_fence(session: Session, installation: Installation) -> CheckFinding:
@@ -221,55 +208,3 @@ async def _policy_binding(session: Session, name: str) -> dict[str, Any] | None:
     except NotFound:
         return None
     return binding
-
-
-async def check_webhook(
-    session: Session,
-    resource: ApiResource,
-    judge: Callable[[Mapping[str, Any]], CheckFinding],
-    absent: CheckFinding,
-) -> CheckFinding:
-    """Check the webhook configuration of Tidelock. `absent` is the result without one."""
-    try:
-        stored = await session.client.get(resource.item("tidelock"))
-    except NotFound:
-        return absent
-    return judge(msgspec.json.decode(stored))
-
-
-def admission_finding(webhook: Mapping[str, Any]) -> CheckFinding:
-    """Check whether the webhook can be called, and whether it refuses bindings without the operator."""
-    if problem := _obstacle(webhook):
-        found = f"{problem}: each binding of other schedulers is refused"
-        advice = "run the operator with --admission: it sets that"
-        return CheckFinding("admission", Severity.WRONG, found, advice)
-    if any(each.get("failurePolicy") == "Ignore" for each in webhook["webhooks"]):
-        found = (
-            "failurePolicy Ignore: while the operator is away, other schedulers may take reserved capacity"
-        )
-        return CheckFinding("admission", Severity.NOTE, found, BINDERS)
-    return CheckFinding("admission", Severity.OK, "bindings of other schedulers are reviewed")
-
-
-def answers_finding(webhook: Mapping[str, Any]) -> CheckFinding:
-    """Check whether the webhook that answers creations can be called."""
-    if problem := _obstacle(webhook):
-        found = f"{problem}: spec.answer has no effect"
-        advice = "run the operator with --answers: it sets that"
-        return CheckFinding("answers", Severity.WRONG, found, advice)
-    return CheckFinding("answers", Severity.OK, "creations with spec.answer are answered")
-
-
-def _obstacle(webhook: Mapping[str, Any]) -> str:
-    """Return why the API server can't call a webhook, or an empty text."""
-    hooks = webhook.get("webhooks") or ()
-    if not hooks or not all(each["clientConfig"].get("caBundle") for each in hooks):
-        return "the webhook has no caBundle"
-    if not all(TOKEN_PATH.search(_called(each["clientConfig"])) for each in hooks):
-        return "the webhook is called without the operator's token"
-    return ""
-
-
-def _called(client_config: Mapping[str, Any]) -> str:
-    """Return the address of a webhook: a path of its Service, or a URL."""
-    return str(client_config.get("url") or (client_config.get("service") or {}).get("path") or "")

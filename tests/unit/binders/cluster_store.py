@@ -3,7 +3,7 @@
 from typing import Any
 
 from builders import Json, encode
-from tidelock.binders.certificate_rotator import WEBHOOK_NAMES
+from tidelock.binders.webhooks import WEBHOOK_NAMES
 from tidelock.kube.client import KubeClient, Params
 from tidelock.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 

@@ -9,18 +9,12 @@ from pathlib import Path
 import pytest
 
 from devcluster.keys import make_keys
-from tidelock.binders.certificate_rotator import (
-    ANSWER_KEY,
-    BINDINGS,
-    CREATIONS,
-    FORMER_ANSWER_KEY,
-    WEBHOOK_NAMES,
-    CertificateRotator,
-)
+from tidelock.binders.certificate_rotator import ANSWER_KEY, FORMER_ANSWER_KEY, CertificateRotator
 from tidelock.binders.certificates import CERTIFICATE_LIFETIME, renewed
 from tidelock.binders.errors import CertificateError, ClientsError
 from tidelock.binders.tokens import OVERLAP, TOKEN_PATH
 from tidelock.binders.tokens import TOKEN_LIFETIME as LIFETIME_OF_TOKENS
+from tidelock.binders.webhooks import BINDINGS, CREATIONS, WEBHOOK_NAMES
 from tidelock.kube.errors import Conflict, NotFound, ServerError
 from tidelock.model.answer import Answer, AnswerKeys
 from tidelock.model.instants import format_instant

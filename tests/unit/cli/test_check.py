@@ -7,8 +7,9 @@ from builders import NOW, level, node, reservation, water_level
 from tidelock.cli.check import report
 from tidelock.cli.finding import CheckFinding, Severity
 from tidelock.cli.installation import Installation, lease_finding, namespace_of, other_leaders_finding
-from tidelock.cli.installation_checks import admission_finding, answers_finding, crd_finding, fence_finding
+from tidelock.cli.installation_checks import crd_finding, fence_finding
 from tidelock.cli.state_checks import clock_finding, levels_finding, objects_finding, reservations_finding
+from tidelock.cli.webhook_checks import admission_finding, answers_finding
 from tidelock.model.api.crds import RESERVATION
 from tidelock.model.instants import format_instant
 from unit.cli.scenes import active_json, condition, lock, pending_json

@@ -26,6 +26,7 @@ ALWAYS = {
     "lag",
     "clock",
     "leaders",
+    "webhooks",
     "web",
 }
 
