@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,9 +34,14 @@ _FILE_NAME = "operator.kubeconfig"
 _VALIDITY = "8h"  # the token's lifetime, longer than any test, demo or benchmark
 
 
-def write_kustomization(folder: Path, *parts: str, manifests: Path = MANIFESTS) -> None:
-    """Write a kustomization of the base with parts such as `components/ha`, as a user would write it."""
-    kustomization: dict[str, list[str]] = {"resources": [], "components": []}
+def write_kustomization(
+    folder: Path, *parts: str, manifests: Path = MANIFESTS, patches: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Write a kustomization of the base with parts such as `components/ha`, as a user would write it.
+
+    `patches` are entries of its field of that name.
+    """
+    kustomization: dict[str, list[Any]] = {"resources": [], "components": [], "patches": [*patches]}
     for part in ("base", *parts):
         field = "components" if part.startswith("components/") else "resources"
         kustomization[field].append(os.path.relpath(manifests / part, folder.resolve()))

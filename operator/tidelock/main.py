@@ -115,6 +115,11 @@ def _add_integrations(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--karmada-port", type=_port, help="port for these answers, over gRPC and mutual TLS")
     run.add_argument(
+        "--karmada-address",
+        type=_address,
+        help="address of this process, as the endpoint of the Service tidelock-estimator while it leads",
+    )
+    run.add_argument(
         "--karmada-tls",
         metavar="FOLDER",
         help="folder with tls.crt, tls.key, and the authority of callers in ca.crt",
@@ -200,8 +205,7 @@ def _add_binders(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--tls-address",
         type=_address,
-        help="address of this process, as the endpoint of the Services tidelock-binders and"
-        " tidelock-estimator while it leads",
+        help="address of this process, as the endpoint of the Service tidelock-binders while it leads",
     )
     run.add_argument(
         "--tls-names",

@@ -35,8 +35,7 @@ class Settings:
         provisioning_requests: whether to serve ProvisioningRequests of the class hold.tidelock.dev.
         tls_port: port on `listen` for these, over TLS.
         tls_address: address of this process, as the endpoint of the Service tidelock-binders while it leads,
-            in the Secret's namespace, and of tidelock-estimator in the installation's. Empty: the callers
-            know the address.
+            in the Secret's namespace. Empty: the callers know the address.
         tls_names: DNS names and addresses for which the certificate is created.
         tls_secret: namespace/name of the Secret in which the certificate is kept.
         tls_rotate: whether to create and replace the certificate. Otherwise another component, such as
@@ -44,6 +43,8 @@ class Settings:
         karmada_cluster: name under which Karmada knows this cluster. Its scheduler's questions about capacity
             are answered if it is not empty.
         karmada_port: port on `listen` for these questions, over gRPC and mutual TLS.
+        karmada_address: address of this process, as the endpoint of the Service tidelock-estimator while it
+            leads, in the installation's namespace. Empty: the callers know the address.
         karmada_tls: folder with tls.crt, tls.key, and the authority of callers in ca.crt.
         leader_elect: whether to decide only while holding the Lease, so others can stand by.
         lease_name: name of the Lease.
@@ -82,6 +83,7 @@ class Settings:
     tls_rotate: bool = True
     karmada_cluster: str = ""
     karmada_port: int = 10352
+    karmada_address: str = ""
     karmada_tls: str = "/var/run/karmada-tls"
     leader_elect: bool = True
     lease_name: str = "tidelock"

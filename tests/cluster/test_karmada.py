@@ -46,7 +46,7 @@ def estimator(private_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFa
         f"--karmada-cluster={CLUSTER}",
         f"--karmada-port={port}",
         f"--karmada-tls={tls_folder(folder / 'tls', keys)}",
-        f"--tls-address={ADDRESS}",
+        f"--karmada-address={ADDRESS}",
     )
     kubeconfig = operator_kubeconfig(private_cluster, folder, "components/karmada")
     with OperatorProcess(kubeconfig, folder, *options) as process:

@@ -116,9 +116,11 @@ class Kustomized:
         self._kubectl = kubectl
         self._folder = folder
 
-    def objects(self, *parts: str, manifests: Path = MANIFESTS) -> list[Manifest]:
-        """Build a kustomization of the base with these parts."""
-        write_kustomization(self._folder, *parts, manifests=manifests)
+    def objects(
+        self, *parts: str, manifests: Path = MANIFESTS, patches: Sequence[Manifest] = ()
+    ) -> list[Manifest]:
+        """Build a kustomization of the base with these parts, and with patches of a user."""
+        write_kustomization(self._folder, *parts, manifests=manifests, patches=patches)
         return _objects(_run([self._kubectl, "kustomize", self._folder]))
 
 

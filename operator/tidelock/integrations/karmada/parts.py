@@ -20,7 +20,7 @@ def parts(context: PartContext) -> Iterator[ProcessPart]:
     estimator = server.EstimatorServer(
         context.core.decider,
         context.client,
-        Endpoint(context.client, service, settings.tls_address, settings.karmada_port, "grpc"),
+        Endpoint(context.client, service, settings.karmada_address, settings.karmada_port, "grpc"),
         context.clock,
         writers.telemetry,
         writers.isolation,
