@@ -101,7 +101,7 @@ def assemble_binders(context: PartContext, *, serve: bool = True) -> Binders:
 
 
 def served_webhooks(settings: Settings) -> tuple[WebhookConfiguration, ...]:
-    """Return the configurations whose webhooks a process with these settings serves."""
+    """Return the configurations of the webhooks that a process with these settings serves."""
     options = {"admission": settings.admission, "answers": settings.answers}
     return tuple(each for each in CONFIGURATIONS if options[each.option])
 

@@ -26,7 +26,7 @@ WEBHOOK_NAMES = ("bindings.tidelock.dev", "pods.tidelock.dev", "allocations.tide
 
 
 class WebhookConfiguration(NamedTuple):
-    """A configuration of webhooks, whose callers the operator introduces.
+    """A configuration of webhooks. The operator introduces itself to the API server, which calls them.
 
     Attributes:
         resource: kind of the configuration.
@@ -121,7 +121,7 @@ async def watch_webhooks(
 
     Args:
         client: the API server.
-        served: the configurations whose webhooks this process serves.
+        served: the configurations of the webhooks that this process serves.
         observe: gets an option, a mismatch, and 1 if there is this mismatch, 0 if not, NaN if not known.
         period: seconds between two comparisons.
 
