@@ -203,6 +203,7 @@ def _make_writers(
         busy=activity.busy,
         last_seconds=_LAST_EVENTS,
         monotonic=clock.monotonic,
+        now=clock.now,
     )
     isolation = make_isolation(telemetry.object_failed, recorder.record, clock.monotonic)
     tasks = Tasks(rng, isolation, activity)
@@ -245,7 +246,8 @@ def _make_watchers(context: PartContext) -> Iterator[ProcessPart]:
     yield ProcessPart("clock", lambda _started: watch_skew(client, context.clock.now, skew))
     period = context.pace.other_leaders
     yield ProcessPart(
-        "leaders", lambda _started: watch_other_leaders(OtherLeaders(client, lease), others, period)
+        "leaders",
+        lambda _started: watch_other_leaders(OtherLeaders(client, lease, monotonic), others, period),
     )
     served, compared = served_webhooks(settings), telemetry.webhook_mismatch
     yield ProcessPart(

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, NoReturn
 from uuid import uuid4
 
@@ -17,7 +16,6 @@ import uvloop
 from tidelock import __version__
 from tidelock.assembly import Assembly, assemble
 from tidelock.binders.errors import ClientsError
-from tidelock.clock import SystemClock
 from tidelock.framework.config import Configuration
 from tidelock.framework.config_file import ConfigurationError
 from tidelock.handlers import lifecycle
@@ -28,9 +26,10 @@ from tidelock.kube.lease import Leadership, Lease, LeaseLostError, LeaseTimes, N
 from tidelock.kube.lease_thread import LeaseThread
 from tidelock.leader import lead
 from tidelock.logs import configure_logs
+from tidelock.machine import MACHINE, Machine
 from tidelock.pace import PACE, Pace
 from tidelock.plugins.registry import read_configuration_file
-from tidelock.running import background, end_within, until
+from tidelock.running import background, until
 from tidelock.settings import Settings
 from tidelock.tcp_server import ServingError, serve_tcp
 from tidelock.tokens import read_token
@@ -70,7 +69,9 @@ async def _serve(settings: Settings, pace: Pace) -> None:
     await operate(settings, stop, pace)
 
 
-async def operate(settings: Settings, stop: asyncio.Event, pace: Pace = PACE) -> None:
+async def operate(
+    settings: Settings, stop: asyncio.Event, pace: Pace = PACE, machine: Machine = MACHINE
+) -> None:
     """Run the operator and the scheduler until `stop` is set or a signal comes.
 
     Raises:
@@ -87,13 +88,18 @@ async def operate(settings: Settings, stop: asyncio.Event, pace: Pace = PACE) ->
     async with serve_tcp(asyncio.Protocol, settings.listen, settings.port, option="--port"):
         pass  # to report a port that is taken, too
     connection = load_connection(settings.kubeconfig or None)
-    clock, rng = SystemClock(), Random()  # noqa: S311 -- for jitter
     agent = f"tidelock/{__version__}"
-    async with _leadership(settings, connection, agent, rng) as leadership:
+    async with _leadership(settings, connection, agent, machine) as leadership:
         client = KubeClient(
-            connection, user_agent=agent, may_write=leadership.check, manager=lambda: leadership.manager
+            connection,
+            user_agent=agent,
+            may_write=leadership.check,
+            manager=lambda: leadership.manager,
+            monotonic=machine.clock.monotonic,
         )
-        assembly = assemble(settings, configuration, connection, client, leadership, clock, rng, pace=pace)
+        assembly = assemble(
+            settings, configuration, connection, client, leadership, machine.clock, machine.rng, pace=pace
+        )
         ending = asyncio.Event()
         health = Health(assembly, ending)
         async with client, background(_serve_soon(settings, assembly, health)) as ended:
@@ -107,7 +113,7 @@ async def operate(settings: Settings, stop: asyncio.Event, pace: Pace = PACE) ->
                 },
             )
             if await until(stop, leadership.acquire()):
-                await lead(assembly, stop, ending, end_within)
+                await lead(assembly, stop, ending, machine.end_within)
             if ended.done():
                 ended.result()
 
@@ -159,24 +165,34 @@ def _make_site(assembly: Assembly, health: Health, token: "MetricsToken | None")
 
 @asynccontextmanager
 async def _leadership(
-    settings: Settings, connection: Connection, agent: str, rng: Random
+    settings: Settings, connection: Connection, agent: str, machine: Machine
 ) -> AsyncIterator[Leadership]:
     if not settings.leader_elect:
         yield NoElection()
         return
     duration = float(settings.lease_duration_seconds)
-    client = KubeClient(connection, user_agent=agent, connections=_LEASE_CONNECTIONS)
+    monotonic = machine.clock.monotonic
+    client = KubeClient(connection, user_agent=agent, connections=_LEASE_CONNECTIONS, monotonic=monotonic)
     lease = Lease(
         client,
         name=settings.lease_name,
         namespace=settings.lease_namespace or connection.system_namespace,
         identity=f"{settings.instance}_{uuid4()}",
-        rng=rng,
+        rng=machine.rng,
+        clock=monotonic,
+        wall=machine.clock.now,
         times=LeaseTimes(duration=duration, renew_deadline=duration * 2 / 3, retry_period=duration * 2 / 15),
     )
-    thread = LeaseThread(lease, client, patience=STUCK, on_lost=partial(end_within, _LAST_MOMENT))
-    async with thread.running():
-        yield thread
+    leadership = LeaseThread(
+        lease,
+        client,
+        machine.second_loop("lease"),
+        patience=STUCK,
+        on_lost=partial(machine.end_within, _LAST_MOMENT),
+        monotonic=monotonic,
+    )
+    async with leadership.running():
+        yield leadership
 
 
 def _configuration(settings: Settings) -> Configuration:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 import yaml
 
 from cluster.api import Api, Manifest, RefusedError
@@ -26,6 +25,7 @@ from devcluster.loopback import HOST, Health, free_ports
 from tidelock import process
 from tidelock.binders.webhooks import CONFIGURATION
 from tidelock.kube.client import MUTATING_WEBHOOKS, PODS, SECRETS, WEBHOOKS, ApiResource
+from tidelock.machine import Machine
 from tidelock.pace import Pace
 from tidelock.settings import Settings
 
@@ -101,10 +101,9 @@ def creation_webhook(cluster: LocalCluster, api: Api, port: int) -> AbstractCont
 
 @asynccontextmanager
 async def operating_here(
-    kubeconfig: Path, port: int, monkeypatch: pytest.MonkeyPatch, pace: Pace = QUICK, **settings: Any
+    kubeconfig: Path, port: int, pace: Pace = QUICK, **settings: Any
 ) -> AsyncIterator[None]:
     """Run the operator inside of this process, which must outlive it, until the end of the context."""
-    monkeypatch.setattr(process, "end_within", lambda _seconds: None)
     chosen = Settings(
         kubeconfig=str(kubeconfig),
         listen=HOST,
@@ -114,8 +113,8 @@ async def operating_here(
         leader_elect=False,
         **settings,
     )
-    stop = asyncio.Event()
-    operator = asyncio.create_task(process.operate(chosen, stop, pace))
+    stop, machine = asyncio.Event(), Machine(end_within=lambda _seconds: None)
+    operator = asyncio.create_task(process.operate(chosen, stop, pace, machine))
     yield
     stop.set()
     await operator

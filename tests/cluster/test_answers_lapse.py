@@ -51,7 +51,7 @@ async def hasty(
     (port,) = free_ports(1)
     api = Api(private_cluster.kubeconfig)
     kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
-    async with operating_here(kubeconfig, port, monkeypatch, OFTEN, answers=True):
+    async with operating_here(kubeconfig, port, OFTEN, answers=True):
         with creation_webhook(private_cluster, api, port), closing(World(api)) as trial:
             await asyncio.to_thread(until_answered, trial)
             yield

@@ -65,7 +65,7 @@ async def hasty(
     monkeypatch.setattr(tokens, "TOKEN_LIFETIME", 0.0)
     monkeypatch.setattr(tokens, "OVERLAP", OVERLAP)
     kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
-    async with operating_here(kubeconfig, port, monkeypatch, OFTEN, admission=True):
+    async with operating_here(kubeconfig, port, OFTEN, admission=True):
         with closing(World(installed)) as trial:
             await asyncio.to_thread(until_reviewed, trial)
         yield

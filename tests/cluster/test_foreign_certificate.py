@@ -99,14 +99,13 @@ async def serving(
     injected: str,
     port: int,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[None]:
     """Run an operator that looks at the certificate several times a second, without the first one yet."""
     kubeconfig = operator_kubeconfig(private_cluster, tmp_path, EXTENDER)
     # The chart has no Secret of its own then, and the type of an existing one can't change.
     Api(private_cluster.kubeconfig).delete(SECRET)
     settings = {"admission": True, "answers": True, "tls_rotate": False}
-    async with operating_here(kubeconfig, port, monkeypatch, OFTEN, **settings):
+    async with operating_here(kubeconfig, port, OFTEN, **settings):
         yield
     Api(private_cluster.kubeconfig).delete(SECRET)
 

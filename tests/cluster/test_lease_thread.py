@@ -17,6 +17,7 @@ from tidelock.kube.config import load_connection
 from tidelock.kube.errors import NotLeading
 from tidelock.kube.lease import Lease, LeaseLostError, LeaseTimes
 from tidelock.kube.lease_thread import LeaseThread
+from tidelock.kube.second_loop import LoopThread
 
 TIMES = LeaseTimes(duration=4.0, renew_deadline=3.0, retry_period=0.2)
 STALL = 1.25 * TIMES.duration
@@ -28,7 +29,7 @@ async def elected(controlplane: Cluster, namespace: str, *, patience: float) -> 
     client = KubeClient(load_connection(controlplane.kubeconfig), user_agent="tidelock-test")
     rng = Random(1)  # noqa: S311 -- for jitter
     lease = Lease(client, name="tidelock", namespace=namespace, identity="first", rng=rng, times=TIMES)
-    thread = LeaseThread(lease, client, patience=patience)
+    thread = LeaseThread(lease, client, LoopThread("lease"), patience=patience)
     async with thread.running(), asyncio.timeout(PATIENCE):
         await thread.acquire()
         yield thread

@@ -157,13 +157,14 @@ class KubeClient:
         connections: int = 100,
         may_write: Callable[[], None] = lambda: None,
         manager: Callable[[], str] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare the client, with up to `connections` for reads and as many for writes.
 
         `may_write` is called for each write once it has a connection, right before its first byte, and again
         if the write is repeated. It raises an ApiError if the write must not be sent. `manager` is the
         fieldManager of creations, replacements and patches. Without it the API server derives one from the
-        user agent.
+        user agent. `monotonic` is a clock in seconds.
         """
         self._connection = connection
         self._user_agent = user_agent
@@ -171,6 +172,7 @@ class KubeClient:
         self._connections = connections
         self._may_write = may_write
         self._manager = manager
+        self._monotonic = monotonic
         self._reads: ConnectionPool
         self._writes: ConnectionPool
         self._renewal = asyncio.Lock()
@@ -184,7 +186,7 @@ class KubeClient:
 
     async def __aenter__(self) -> Self:
         self._authorization = await self._read(self._connection.credentials.header)
-        self._authorization_due = time.monotonic() + _CREDENTIALS_SECONDS
+        self._authorization_due = self._monotonic() + _CREDENTIALS_SECONDS
         server = self._connection.server
         tls = self._connection.ssl_context() if server.startswith("https:") else None
         self._reads = ConnectionPool(server, tls, self._connections)
@@ -377,7 +379,7 @@ class KubeClient:
         return response
 
     async def _current_authorization(self) -> dict[str, str]:
-        now = time.monotonic()
+        now = self._monotonic()
         if now >= self._authorization_due:
             self._authorization_due = (
                 now + _CREDENTIALS_SECONDS

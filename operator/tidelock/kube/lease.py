@@ -257,6 +257,7 @@ class Lease(Leadership):
             rng=self._rng,
             namespace=self._namespace,
             field_selector=f"metadata.name={self._name}",
+            clock=self._clock,
         )
         following = asyncio.create_task(follower.run())
         try:

@@ -10,7 +10,6 @@ writes are refused from `renew_deadline` on, and a standby takes over.
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,15 +17,13 @@ from typing import Any, NoReturn, TypeVar
 
 from tidelock.kube.client import KubeClient
 from tidelock.kube.lease import Leadership, Lease
+from tidelock.kube.second_loop import SecondLoop
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
 _BEAT = 0.5  # seconds between two signs of life of the event loop
-
-# Seconds for the tasks of the thread to end.
-_LAST_TURNS = 1.0
 
 
 class LeaseThread(Leadership):
@@ -37,8 +34,10 @@ class LeaseThread(Leadership):
     Args:
         lease: the Lease.
         client: its own connection to the API server.
+        thread: the event loop in which it is renewed.
         patience: seconds for which the event loop of the process may stand still.
         on_lost: called in the thread when the leadership is lost, or the event loop is taken for stuck.
+        monotonic: a clock in seconds.
 
     """
 
@@ -46,32 +45,29 @@ class LeaseThread(Leadership):
         self,
         lease: Lease,
         client: KubeClient,
+        thread: SecondLoop,
         *,
         patience: float,
         on_lost: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.epoch = lease.epoch
-        self._lease, self._client = lease, client
+        self._lease, self._client, self._thread = lease, client, thread
         self._patience = patience
-        self._turned = time.monotonic()
+        self._monotonic = monotonic
+        self._turned = monotonic()
         self._on_lost = on_lost
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the thread while the context lasts."""
-        self._loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=self._loop.run_forever, name="lease", daemon=True)
-        thread.start()
-        opened = AsyncExitStack()
-        try:
-            await self._in_thread(opened.enter_async_context(self._client))
-            yield
-        finally:
-            await self._in_thread(opened.aclose())
-            await self._in_thread(_end_tasks())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            await asyncio.to_thread(thread.join)
-            self._loop.close()
+        async with self._thread.running():
+            opened = AsyncExitStack()
+            try:
+                await self._in_thread(opened.enter_async_context(self._client))
+                yield
+            finally:
+                await self._in_thread(opened.aclose())
 
     @property
     def waiting(self) -> bool:
@@ -104,7 +100,7 @@ class LeaseThread(Leadership):
             LeaseLostError: another process has the Lease, or it was not renewed in time.
 
         """
-        self._turned = time.monotonic()
+        self._turned = self._monotonic()
         beats = asyncio.create_task(self._beat())
         try:
             await self._in_thread(self._keep())
@@ -125,11 +121,11 @@ class LeaseThread(Leadership):
 
     async def _beat(self) -> NoReturn:
         while True:
-            self._turned = time.monotonic()
+            self._turned = self._monotonic()
             await asyncio.sleep(_BEAT)
 
     def _turns(self) -> bool:
-        still = time.monotonic() - self._turned
+        still = self._monotonic() - self._turned
         if still < self._patience:
             return True
         logger.error(
@@ -140,11 +136,4 @@ class LeaseThread(Leadership):
 
     async def _in_thread(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine in the thread, and cancel it when this call is cancelled."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-
-async def _end_tasks() -> None:
-    """Let the cancelled tasks of the thread end, such as the wait for the Lease."""
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    if left:
-        await asyncio.wait(left, timeout=_LAST_TURNS)
+        return await asyncio.wrap_future(self._thread.submit(work))

@@ -91,6 +91,7 @@ class PartContext:
             on_faults=self.on_faults,
             on_failure=self.writers.isolation.failed,
             settings=self.pace.watches,
+            clock=self.clock.monotonic,
             **options,
         )
 

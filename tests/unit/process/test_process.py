@@ -15,6 +15,7 @@ from devcluster.loopback import HOST
 from tidelock import process
 from tidelock.handlers import supervision
 from tidelock.kube.lease import LEASES
+from tidelock.machine import Machine
 from tidelock.pace import Pace
 from tidelock.settings import Settings
 from tidelock.tcp_server import ListenError
@@ -22,32 +23,32 @@ from unit.kube.kubeconfigs import write_kubeconfig
 from unit.process.empty_server import EmptyServer, empty_server
 
 PATIENCE = 60.0
+# The watchdog would end the process of all tests some seconds later.
+WITHOUT_WATCHDOG = Machine(end_within=lambda _seconds: None)
 
 
 @pytest.fixture(autouse=True)
 def _within_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run neither Kopf nor the watchdog, which would end the process of all tests some seconds later."""
+    """Run without Kopf."""
 
     @asynccontextmanager
     async def running(*_: Any) -> AsyncIterator[asyncio.Future[None]]:
         yield asyncio.get_running_loop().create_future()
 
     monkeypatch.setattr(supervision, "running", running)
-    monkeypatch.setattr(process, "end_within", lambda _seconds: None)
 
 
 @pytest.mark.parametrize("leader_elect", [False, True])
-async def test_a_port_in_use_ends_the_process(
-    leader_elect: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_port_in_use_ends_the_process(leader_elect: bool, tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", {})  # which nothing answers
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
         settings = Settings(kubeconfig=str(kubeconfig), listen=HOST, port=port, leader_elect=leader_elect)
+        operator = process.operate(settings, asyncio.Event(), Pace(serving=0.1), WITHOUT_WATCHDOG)
         with pytest.raises(ListenError, match="--port"):
-            await asyncio.wait_for(process.operate(settings, asyncio.Event(), Pace(serving=0.1)), PATIENCE)
+            await asyncio.wait_for(operator, PATIENCE)
 
 
 @pytest.mark.parametrize(("chosen", "place"), [("", "tidelock-system"), ("platform", "platform")])
@@ -61,7 +62,7 @@ async def test_the_context_of_a_kubeconfig_does_not_move_the_lease(
         settings = Settings(
             kubeconfig=str(tmp_path / "kubeconfig"), listen=HOST, port=0, lease_namespace=chosen
         )
-        running = asyncio.create_task(process.operate(settings, stop))
+        running = asyncio.create_task(process.operate(settings, stop, machine=WITHOUT_WATCHDOG))
         async with asyncio.timeout(PATIENCE):
             while not server.written:  # noqa: ASYNC110 -- no event is set
                 await asyncio.sleep(0.01)
@@ -87,7 +88,7 @@ async def test_probes_are_answered_once_decisions_begin_or_are_long_in_coming(
     stop = asyncio.Event()
     async with empty_server(tmp_path / "kubeconfig"):
         settings = Settings(kubeconfig=str(tmp_path / "kubeconfig"), listen=HOST, port=0, leader_elect=False)
-        running = asyncio.create_task(process.operate(settings, stop, pace))
+        running = asyncio.create_task(process.operate(settings, stop, pace, WITHOUT_WATCHDOG))
         while "serving" not in caplog.messages:
             await asyncio.sleep(0.01)
             assert not running.done()
