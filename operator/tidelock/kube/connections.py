@@ -49,7 +49,7 @@ class ConnectionPool:
         self._tls = tls
         self._free = asyncio.Semaphore(limit)
         self._idle: deque[_Connection] = deque()  # the one used last at the right
-        self.open: set[_Connection] = set()
+        self.open: dict[_Connection, None] = {}  # in the order in which they were opened
 
     async def send(
         self, request: bytes, *, seconds: float, may_send: Callable[[], None], repeatable: bool
@@ -204,7 +204,7 @@ class Stream:
 class _Connection(asyncio.Protocol):
     """One connection, which is among the open ones until it ends."""
 
-    def __init__(self, connections: set["_Connection"]) -> None:
+    def __init__(self, connections: dict["_Connection", None]) -> None:
         self._connections = connections
         self._transport: asyncio.Transport
         self._response: Response | None = None  # of the request under way
@@ -222,10 +222,10 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._connections.add(self)
+        self._connections[self] = None
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connections.discard(self)
+        self._connections.pop(self, None)
         if error is None and self._response is not None:
             self._response.end()
             if self._response.complete:

@@ -198,3 +198,17 @@ async def test_a_long_refusal_of_a_stream_is_read_as_a_whole() -> None:
         assert len(stream.response.take()) == 2**24
         assert (await send(pool)).take() == b"{}"
     assert far.connections == 1
+
+
+async def test_connections_are_closed_in_the_order_in_which_they_were_opened() -> None:
+    """The order of a set was that of addresses, so two runs of one simulated history differed."""
+    async with Far(*([OK] * 8)).serve() as pool:
+        await asyncio.gather(*(send(pool) for _ in range(8)))
+        opened, closed = list(pool.open), []
+        for connection in opened:
+            connection.abort = lambda known=connection: closed.append(known)  # type: ignore[method-assign, misc]
+        pool.abort()
+        assert closed == opened
+        assert len(closed) > 1
+        for connection in opened:
+            del connection.abort
