@@ -9,7 +9,7 @@ OBJECTS ?= 10000
 # Workers for tests that need servers. These wait for a third of the time, so three workers keep two cores busy.
 WORKERS ?= 3
 # Tests that need no cluster are spread over all cores.
-PURE := tests/unit tests/property tests/contract tests/model
+PURE := tests/unit tests/property tests/contract tests/model tests/world
 SPREAD := --numprocesses=auto --dist=worksteal
 # A worker that dies is not replaced: pytest-xdist may then wait for its files for ever.
 IN_FILES := --numprocesses=$(WORKERS) --dist=loadfile --max-worker-restart=0

@@ -35,6 +35,7 @@ _SUITES_OF_ALL = (
     "tests/contract",
     "tests/property",
     "tests/model",
+    "tests/world",
 )
 # A fault may make a loop endless: a test that takes longer, in seconds, has failed.
 _LONGEST_TEST = 120

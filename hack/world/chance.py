@@ -9,6 +9,7 @@ import datetime as dt
 import gc
 import os
 import random
+import ssl
 import sys
 import threading
 import time
@@ -79,6 +80,7 @@ def _replacements(loop: WorldLoop, bits: random.Random) -> Iterator[tuple[Any, s
     yield os, "urandom", urandom
     yield random, "_urandom", urandom  # of SystemRandom, and so of secrets
     yield threading.Thread, "start", _refuse_thread
+    yield ssl.SSLContext, "load_default_certs", lambda *_: None  # a tenth of a second, and no TLS is spoken
     yield asyncio, "as_completed", _in_order(asyncio.as_completed)
     connector = sys.modules.get("aiohttp.connector")
     if connector is not None:  # it has taken the function at its import

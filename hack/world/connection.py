@@ -201,6 +201,18 @@ class End(asyncio.Transport):
         else:
             self.resume_reading()
 
+    def shake_hands(self, tls: Any) -> None:
+        """Begin TLS, or begin without it. Raises ConnectionResetError if the server expects the other."""
+        self.tls = tls
+        if (tls is None) != (self.peer.tls is None):
+            self.vanish()
+            self.die()
+            raise ConnectionResetError(errno.ECONNRESET, "one side speaks TLS")
+
+    def die(self) -> None:
+        """Close it without any effect, as its process is no more."""
+        self._closing = self._lost = True
+
     def vanish(self) -> None:
         """Let the other side learn that this end is gone."""
         if self._network.rng.random() < 0.5:  # noqa: PLR2004 -- either

@@ -191,6 +191,7 @@ class Network:
                         connection.held = True
                     else:
                         end.vanish()
+                    end.die()
                     self.closed(connection)
 
     def closed(self, connection: Connection) -> None:
@@ -287,8 +288,11 @@ class Network:
         sock.close()
         return end
 
-    def close_sockets(self) -> None:
-        """Close the sockets that no transport took, at the end of the world."""
+    def end(self) -> None:
+        """Close all connections without any effect, and the sockets that no transport took."""
+        for connection in self._connections.values():
+            for end in connection.ends:
+                end.die()
         for sock, _ in self._sockets.values():
             sock.close()
         self._sockets.clear()

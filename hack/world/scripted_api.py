@@ -1,8 +1,9 @@
-"""An API server of a script: lists are empty, watches get bookmarks, and writes are stored as they come."""
+"""An API server of a script: it stores writes as they come, and shows them in lists and watches."""
 
 import asyncio
 import json
 from email.utils import formatdate
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -44,15 +45,21 @@ class ScriptedApi:
     Attributes:
         requests: method and path of each request.
         stored: the objects that were written, by path.
-        watches: of all paths, open now.
 
     """
 
     def __init__(self, host: Host) -> None:
         self.requests: list[tuple[str, str]] = []
         self.stored: dict[str, dict[str, Any]] = {}
-        self.watches = 0
         self._host, self._version = host, 1
+        self._numbers = count(1)
+        self._events: list[tuple[int, str, dict[str, Any]]] = []
+        self._watches: dict[int, tuple[str, asyncio.Queue[dict[str, Any]]]] = {}
+
+    @property
+    def watches(self) -> list[str]:
+        """The watched paths."""
+        return [path for path, _ in self._watches.values()]
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -83,7 +90,10 @@ class ScriptedApi:
         query = parse_qs(url.query)
         self.requests.append((method, url.path))
         if query.get("watch") == ["true"]:
-            await self._watch(float(query.get("timeoutSeconds", ["300"])[0]), writer)
+            since, seconds = (
+                float(query.get(name, ["300"])[0]) for name in ("resourceVersion", "timeoutSeconds")
+            )
+            await self._watch(url.path, since, seconds, writer)
             return
         if method == "GET":
             status, answer = self._read(url.path)
@@ -123,20 +133,36 @@ class ScriptedApi:
             self.stored.pop(name, None)
         else:
             self.stored[name] = written
+        kind = "DELETED" if method == "DELETE" else "MODIFIED" if known else "ADDED"
+        changed, event = name.rpartition("/")[0], {"type": kind, "object": written}
+        self._events.append((self._version, changed, event))
+        for watched, events in self._watches.values():
+            if changed == watched:
+                events.put_nowait(event)
         return 201 if method == "POST" else 200, written
 
-    async def _watch(self, seconds: float, writer: asyncio.StreamWriter) -> None:
+    async def _watch(self, path: str, since: float, seconds: float, writer: asyncio.StreamWriter) -> None:
         writer.write(self._head(200, "Transfer-Encoding: chunked"))
-        self.watches += 1
+        number, events = next(self._numbers), asyncio.Queue[dict[str, Any]]()
+        self._watches[number] = (path, events)
+        for version, changed, event in self._events:
+            if version > since and changed == path:
+                events.put_nowait(event)
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    await asyncio.sleep(BOOKMARK_SECONDS)
-                    bookmark = {"metadata": {"resourceVersion": str(self._version)}}
-                    line = json.dumps({"type": "BOOKMARK", "object": bookmark}).encode() + b"\n"
+                    line = json.dumps(await self._next(events)).encode() + b"\n"
                     writer.write(b"%x\r\n%b\r\n" % (len(line), line))
                     await writer.drain()
         except TimeoutError:
             writer.write(b"0\r\n\r\n")
         finally:
-            self.watches -= 1
+            del self._watches[number]
+
+    async def _next(self, events: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
+        """Return the next event, or a bookmark if none comes."""
+        try:
+            async with asyncio.timeout(BOOKMARK_SECONDS):
+                return await events.get()
+        except TimeoutError:
+            return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(self._version)}}}

@@ -42,13 +42,11 @@ class SocketLoop(WorldLoop):
             OSError: there is no connection.
 
         """
-        tls = ssl or None
         if sock is not None:
             end = self.network.take_socket(sock)
-            end.tls = tls
         else:
             end = await self.network.connect(await self.network.resolve(host or ""), port or 0)
-            end.tls = tls
+        end.shake_hands(ssl or None)
         protocol = protocol_factory()
         end.begin(protocol)
         return end, protocol

@@ -98,6 +98,6 @@ class World:
         for host in hosts:
             host.alive = False
         self.loop.over = True
+        self.network.end()
         bury(self.loop, hosts)
-        self.network.close_sockets()
         self.loop.close()
