@@ -116,3 +116,32 @@ def test_a_wrong_setting_ends_an_operator_with_its_message(stage: Stage) -> None
     assert status == 1
     assert "/nowhere" in error
     assert stage.world.unhandled() == []
+
+
+def test_a_standby_with_a_silent_watch_follows_a_killed_leader_in_time(stage: Stage) -> None:
+    """A connection may fall silent without an end, for example when a NAT forgets it.
+
+    The standby then knew an old version of the Lease. It tried to replace it five times a second, in vain,
+    and followed the leader only when the watch counted as dead, after 75 s. It reads the Lease now after the
+    first refusal. So it is late by one duration of the Lease at most.
+    """
+
+    async def main() -> tuple[float, float]:
+        first = stage.operator(ONE)
+        await until(lambda: stage.holder().startswith(ONE))
+        stage.operator(TWO)
+        await asyncio.sleep(10)
+        for connection in stage.world.network.connections(TWO):
+            connection.held = True
+        await asyncio.sleep(20)
+        before = len(stage.api.requests)
+        await asyncio.sleep(12)
+        rate = (len(stage.api.requests) - before) / 12
+        first.kill()
+        killed = stage.world.loop.now
+        await until(lambda: stage.holder().startswith(TWO))
+        return rate, stage.world.loop.now - killed
+
+    rate, seconds = stage.world.run(main())
+    assert rate < 1.5
+    assert 10 < seconds < 31

@@ -37,6 +37,7 @@ from tidelock.kube.errors import (
     NotLeading,
 )
 from tidelock.kube.watch import Reflector
+from tidelock.kube.wire import parse_version
 from tidelock.model.lenient import Reader
 from tidelock.model.meta import ObjectMeta
 
@@ -169,6 +170,11 @@ def decode_lease(raw: bytes) -> LeaseObject:
         return _READ(raw)
     except ValueError as error:
         raise MalformedResponse(str(error)) from error
+
+
+def _version(lease: LeaseObject) -> int:
+    """Return the version, which grows. Raises MalformedResponse if it is none."""
+    return parse_version(lease.meta.resource_version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +356,8 @@ class Lease(Leadership):
             spec = self._spec(acquired=True)
             self._held = await (self._put(seen, spec) if seen else self._create(spec))
         except (Conflict, AlreadyExists):
-            return False  # another process was faster, and the watch will show it
+            await self._catch_up()  # another process has written it
+            return False
         except ApiError as error:
             advice = {"advice": _NO_NAMESPACE} if isinstance(error, NotFound) else {}
             fields = {"lease": self._key, "error": str(error), **advice}
@@ -359,6 +366,18 @@ class Lease(Leadership):
             return False
         self._valid_until = now + self._times.renew_deadline
         return True
+
+    async def _catch_up(self) -> None:
+        """Read a Lease whose change the watch has not shown, as its connection may have fallen silent."""
+        try:
+            found = decode_lease(await self._client.get(LEASES.item(self._name, self._namespace)))
+            # The watch may have shown this version meanwhile, or a newer one.
+            if self._seen is None or _version(self._seen) < _version(found):
+                self.upsert(self._seen, found)
+        except NotFound:
+            self._see(None)
+        except ApiError as error:
+            logger.warning("the Lease was not read", extra={"lease": self._key, "error": str(error)})
 
     async def _renew(self) -> None:
         """Renew the Lease, or raise when it is too late."""

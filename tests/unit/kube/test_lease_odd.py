@@ -150,3 +150,46 @@ async def test_invalid_answers_do_not_end_the_leadership(server: ScriptedServer,
     keeping.cancel()
     with suppress(asyncio.CancelledError):
         await keeping
+
+
+async def test_a_lease_that_has_changed_without_an_event_is_read(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    """A standby with a silent watch once tried to replace an old version until the watch counted as dead."""
+    conflict, newer = fails(409, "Conflict", "it has changed"), answers(lease_json(9, leaseTransitions=7))
+    mine = answers(lease_json(10, holderIdentity="me"))
+    server.replays(page(lease_json(5), version=7), server.quiet_watch(), conflict, newer, mine)
+    lease = candidate(client)
+    async with asyncio.timeout(PATIENCE):
+        await lease.acquire()
+    assert [asked.method for asked in server.asked[-3:]] == ["PUT", "GET", "PUT"]
+    assert server.asked[-1].json["metadata"]["resourceVersion"] == "9"
+    assert lease.epoch == 8
+
+
+@pytest.mark.parametrize(
+    "answer", [fails(500, "InternalError", "no"), answers(lease_json(4, leaseTransitions=3))]
+)
+async def test_a_look_at_the_lease_that_shows_nothing_newer_changes_nothing(
+    server: ScriptedServer, client: KubeClient, answer: Any
+) -> None:
+    conflict, mine = fails(409, "Conflict", "it has changed"), answers(lease_json(10, holderIdentity="me"))
+    server.replays(
+        page(lease_json(5, leaseTransitions=6), version=7), server.quiet_watch(), conflict, answer, mine
+    )
+    lease = candidate(client)
+    async with asyncio.timeout(PATIENCE):
+        await lease.acquire()
+    assert server.asked[-1].json["metadata"]["resourceVersion"] == "5"
+    assert lease.epoch == 7
+
+
+async def test_a_lease_that_was_deleted_without_an_event_is_created(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    conflict, gone = fails(409, "Conflict", "it has gone"), fails(404, "NotFound", "it has gone")
+    mine = answers(lease_json(10, holderIdentity="me"))
+    server.replays(page(lease_json(5), version=7), server.quiet_watch(), conflict, gone, mine)
+    async with asyncio.timeout(PATIENCE):
+        await candidate(client).acquire()
+    assert [asked.method for asked in server.asked[-3:]] == ["PUT", "GET", "POST"]
