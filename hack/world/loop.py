@@ -101,7 +101,7 @@ class Lane:
 
 
 class WorldFuture(asyncio.Future[_T]):
-    """A future whose place in a set is drawn from the seed, and is no address."""
+    """A future with a place in sets that is drawn from the seed, and is no address."""
 
     place: int | None = None
 
@@ -110,7 +110,7 @@ class WorldFuture(asyncio.Future[_T]):
 
 
 class WorldTask(asyncio.Task[_T]):
-    """A task of a lane, whose place in a set is drawn from the seed, and is no address."""
+    """A task of a lane, with a place in sets that is drawn from the seed, and is no address."""
 
     lane: Lane
     place: int | None = None

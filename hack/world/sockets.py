@@ -15,7 +15,7 @@ _Info = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int]
 
 
 class SocketLoop(WorldLoop):
-    """An event loop whose sockets are in memory. Options of sockets and of TLS have no effect."""
+    """An event loop with sockets in memory. Options of sockets and of TLS have no effect."""
 
     network: "Network"
 

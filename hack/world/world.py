@@ -78,7 +78,7 @@ class World:
         ]
 
     def run(self, main: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine to its end, as the world's own code, whose steps take no virtual time.
+        """Run a coroutine to its end, as the world's own code. Its steps take no virtual time.
 
         All processes end with it. The world can't be used again.
 

@@ -368,7 +368,7 @@ class Lease(Leadership):
         return True
 
     async def _catch_up(self) -> None:
-        """Read a Lease whose change the watch has not shown, as its connection may have fallen silent."""
+        """Read the Lease, as the watch has shown no change of it: its connection may have fallen silent."""
         try:
             found = decode_lease(await self._client.get(LEASES.item(self._name, self._namespace)))
             # The watch may have shown this version meanwhile, or a newer one.
