@@ -36,8 +36,8 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 _SAMPLE = 0.1
 _VIOLATIONS = {Event.VIOLATE: "Keep", Event.DISPLACE: "Move"}
 _CALLERS = ("admission", "extender", "other")  # the paths by which refused callers are counted
-_ENDS_OF_TIME = frozenset({Event.EXPIRE, Event.FORFEIT, Event.ABORT})
-_RELEASES = _ENDS_OF_TIME | {Event.CLAIM, Event.LOSE_NODE, Event.DISPLACE}
+_ENDS_OF_TIME = (Event.EXPIRE, Event.FORFEIT, Event.ABORT)
+_RELEASES = (*_ENDS_OF_TIME, Event.CLAIM, Event.LOSE_NODE, Event.DISPLACE)
 
 
 def _exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
