@@ -5,7 +5,7 @@ Everything above them is the program that ships. `World` is the interface, and `
 reality that the world lacks.
 """
 
-from world.faults import Effect, Happening, Treatment, Weather
+from world.faults import Effect, Happening, Treatment, Weather, death_at
 from world.host import Host
 from world.loop import BudgetExceededError, DeadlockError
 from world.network import Latency, Network
@@ -22,4 +22,5 @@ __all__ = [
     "Treatment",
     "Weather",
     "World",
+    "death_at",
 ]

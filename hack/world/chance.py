@@ -19,6 +19,8 @@ from types import CoroutineType, ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 from unittest.mock import patch
 
+from prometheus_client import ProcessCollector
+
 from world.loop import WorldLoop
 
 _NANO = 1_000_000_000
@@ -81,6 +83,7 @@ def _replacements(loop: WorldLoop, bits: random.Random) -> Iterator[tuple[Any, s
     yield random, "_urandom", urandom  # of SystemRandom, and so of secrets
     yield threading.Thread, "start", _refuse_thread
     yield ssl.SSLContext, "load_default_certs", lambda *_: None  # a tenth of a second, and no TLS is spoken
+    yield ProcessCollector, "collect", lambda _: ()  # the memory and the CPU time of the real process
     yield asyncio, "as_completed", _in_order(asyncio.as_completed)
     connector = sys.modules.get("aiohttp.connector")
     if connector is not None:  # it has taken the function at its import

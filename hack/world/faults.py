@@ -9,7 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from world.host import Host
+    from world.loop import Lane
 
 
 class Effect(Enum):
@@ -62,6 +66,16 @@ class Treatment:
     name: str
     delay: float = 0.0
     effect: Effect = Effect.NONE
+
+
+def death_at(host: "Host", step: int) -> "Callable[[Lane], None]":
+    """Return a function for `WorldLoop.before_step` that kills a process before one of its steps."""
+
+    def strike(lane: "Lane") -> None:
+        if lane.host is host and host.steps >= step:
+            host.kill()
+
+    return strike
 
 
 Interference = Callable[[Happening], Treatment | None]

@@ -33,6 +33,8 @@ class Host:
     Attributes:
         alive: whether it runs. A dead process does not come back; another one of its name may.
         steps: steps of its threads so far.
+        stalled_until: instant until which its threads stand still.
+        dark: whether its machine has died with it, and answers no attempt to connect.
         status: the exit status, once it is dead, or None if it was killed.
         error: the error with which its program ended.
 
@@ -44,6 +46,8 @@ class Host:
         self.name, self.rng = name, rng
         self.alive = True
         self.steps = 0
+        self.stalled_until = 0.0
+        self.dark = False
         self.status: int | None = None
         self.error: BaseException | None = None
         self.signal_handlers: dict[signal.Signals, Callable[[], object]] = {}
@@ -125,8 +129,7 @@ class Host:
 
     def stall(self, seconds: float) -> None:
         """Let all threads stand still, as a stopped virtual machine does. Its clocks go on."""
-        for lane in self._lanes.values():
-            lane.free_at = max(lane.free_at, self._loop.now) + seconds
+        self.stalled_until = max(self.stalled_until, self._loop.now) + seconds
 
     # The end
 
@@ -147,8 +150,8 @@ class Host:
     def kill(self, *, silent: bool | None = None) -> None:
         """End the process at once. None of its tasks takes a further step.
 
-        Its connections are reset by its machine, or fall silent with it, if `silent`. By default that is
-        drawn.
+        Its connections are reset by its machine, or fall silent with the machine, if `silent`. By default
+        that is drawn.
         """
         self._end(None, silent)
 
@@ -168,5 +171,6 @@ class Host:
         self.status = status
         for lane in self._lanes.values():
             lane.ready.clear()
-        self._network.forget(self, silent=self.rng.random() < 0.5 if silent is None else silent)  # noqa: PLR2004
+        self.dark = self.rng.random() < 0.5 if silent is None else silent  # noqa: PLR2004 -- either
+        self._network.forget(self)
         self._ended.set_result(None)

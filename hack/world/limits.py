@@ -27,6 +27,7 @@ LIMITS: Mapping[str, str] = MappingProxyType(
         "All processes share the modules": "Their global variables are those of one Python process. The"
         " operator has caches there, and no state.",
         "`asyncio.all_tasks` has the tasks of all processes": "The metric tidelock_tasks counts too many.",
+        "No metrics of the Linux process": "Its memory and CPU time are those of the whole world.",
         "A name has one IPv4 address": "There is no IPv6, and no answer with several addresses.",
         "TCP is a stream of pieces": "There are no sequence numbers, windows or congestion. A side that has"
         " fallen silent learns of it only by its own time-outs, and not by TCP's.",
@@ -88,6 +89,7 @@ PLACES: Mapping[str, str] = MappingProxyType(
         "running.py: faulthandler.dump_traceback_later": _MACHINE,
         "serving.py: asyncio.to_thread": _THREAD,
         "settings.py: socket.gethostname": "a default of the settings, of which the world passes others",
+        "telemetry.py: ProcessCollector": "the metrics of the Linux process, of which `chance` leaves none",
         "web/site.py: time.perf_counter": _LATE,
     }
 )

@@ -43,6 +43,7 @@ _READ_SECONDS = (
 )
 _THREAD_SECONDS = 2e-3  # mean wait of a function for its thread, and for the disk
 _PURGE_FROM = 200  # cancelled timers from which the heap is cleaned
+_NEXT = 1e-9  # seconds between two callbacks from another lane, at least, so that they stay in order
 _LAST_STEPS = 40  # steps that an error shows
 
 
@@ -78,16 +79,17 @@ class Lane:
         free_at: instant at which the steps that it has taken are over.
         spent: seconds that the present turn has taken so far.
         queued: whether its next turn is scheduled.
+        posted_at: instant of the last callback that another lane has registered.
 
     """
 
-    __slots__ = ("free_at", "host", "name", "queued", "ready", "spent")
+    __slots__ = ("free_at", "host", "name", "posted_at", "queued", "ready", "spent")
 
     def __init__(self, host: "Host", name: str) -> None:
         self.host, self.name = host, name
         self.ready: deque[asyncio.Handle] = deque()
         self.free_at = 0.0
-        self.spent = 0.0
+        self.spent = self.posted_at = 0.0
         self.queued = False
 
     def __repr__(self) -> str:
@@ -251,14 +253,17 @@ class WorldLoop(asyncio.BaseEventLoop):
         heappush(self._heap, (when, self._random(), next(self._numbers), lane, handle))
 
     def _make_ready(self, lane: Lane, handle: asyncio.Handle) -> None:
-        if lane.host.alive:
+        if lane is not self.lane and self.lane.spent:  # another thread, which learns of it when that is done
+            lane.posted_at = max(self.instant(), lane.posted_at + _NEXT)
+            self._push(lane.posted_at, lane, handle)
+        elif lane.host.alive:
             lane.ready.append(handle)
             if not lane.queued and lane is not self.lane:
                 self._queue(lane)
 
     def _queue(self, lane: Lane) -> None:
         lane.queued = True
-        self._push(max(self.now, lane.free_at), lane, None)
+        self._push(max(self.now, lane.free_at, lane.host.stalled_until), lane, None)
 
     def _check_open(self) -> None:
         if self.is_closed():
@@ -280,7 +285,10 @@ class WorldLoop(asyncio.BaseEventLoop):
                 )
         if handle is None:
             assert lane is not None, "a turn is that of a lane"  # noqa: S101 -- for the type checker
-            self._turn(lane)
+            if self.now < lane.host.stalled_until:  # since it was scheduled
+                self._queue(lane)
+            else:
+                self._turn(lane)
         elif handle.cancelled():
             self._cancelled_timers -= 1
         elif lane is None:
@@ -371,7 +379,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         future: asyncio.Future[_T] = self.create_future()
         lane = LANE.get(self._own)
         wait = self._rng.expovariate(1 / _THREAD_SECONDS)
-        thread = lane.host.lane("threads").context()
+        thread = Lane(lane.host, "thread").context()
 
         def run() -> None:
             if future.cancelled():

@@ -180,14 +180,14 @@ class Network:
         self._hosts[host.name] = host
         self._addresses.setdefault(host.name, f"10.0.0.{len(self._addresses) + 1}")
 
-    def forget(self, host: "Host", *, silent: bool) -> None:
-        """Free the ports of a dead process, and end its connections or let them fall silent."""
+    def forget(self, host: "Host") -> None:
+        """Free the ports of a dead process, and end its connections. If it is dark, they fall silent."""
         for listener in [each for each in self._listeners.values() if each.host is host]:
             self.stop_listening(listener)
         for connection in list(self._connections.values()):
             for end in connection.ends:
                 if end.host is host:
-                    if silent:
+                    if host.dark:
                         connection.held = True
                     else:
                         end.vanish()
@@ -324,8 +324,8 @@ class _Attempt:
             return
         server = network._hosts.get(self._target)  # noqa: SLF001
         listener = network._listeners.get((self._target, self._port))  # noqa: SLF001
-        if server is None:
-            return  # no machine has this address
+        if server is None or (server.dark and not server.alive):
+            return  # no machine answers at this address
         if refused or listener is None:
             error = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             self._answer(lambda: self._outcome.set_exception(error))

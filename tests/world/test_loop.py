@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from world import BudgetExceededError, DeadlockError, Host, World
+from world import BudgetExceededError, DeadlockError, Host, World, death_at
 from world.loop import Budget
 
 
@@ -144,6 +144,16 @@ def test_a_thread_that_sleeps_does_not_hold_up_the_loop() -> None:
     assert run(work) < 1
 
 
+def test_threads_do_not_wait_for_each_other() -> None:
+    async def work() -> float:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        await asyncio.gather(*(asyncio.to_thread(time.sleep, 5) for _ in range(3)))
+        return loop.time() - start
+
+    assert run(work) == pytest.approx(5, abs=0.1)
+
+
 def test_a_step_that_blocks_makes_timers_late() -> None:
     async def work() -> float:
         loop = asyncio.get_running_loop()
@@ -208,7 +218,7 @@ def test_a_fault_before_a_step_may_end_the_process() -> None:
     async def main() -> Host:
         host = world.host("one")
         ended = host.launch(work())
-        world.loop.before_step.append(lambda lane: lane.host.kill() if lane.host.steps == 7 else None)
+        world.loop.before_step.append(death_at(host, 7))
         assert await ended is None
         return host
 

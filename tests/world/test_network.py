@@ -268,11 +268,27 @@ def test_the_connections_of_a_dead_process_end_or_fall_silent(silent: bool) -> N
     assert pair.run(client) in ({"silent"} if silent else {"reset", "end"})
 
 
+def test_a_machine_that_died_answers_no_attempt_until_another_process_runs() -> None:
+    pair = Pair()
+
+    async def client() -> float:
+        pair.server.kill(silent=True)
+        with pytest.raises(TimeoutError):
+            await asyncio.open_connection("server", PORT)
+        passed = pair.world.loop.now
+        await pair.world.host("server").spawn(asyncio.start_server(echo, port=PORT))
+        _, writer = await asyncio.open_connection("server", PORT)
+        writer.close()
+        return passed
+
+    assert pair.run(client) == pytest.approx(127, abs=0.1)
+
+
 def test_another_process_takes_the_place_of_a_dead_one() -> None:
     pair = Pair()
 
     async def client() -> bytes:
-        pair.server.kill()
+        pair.server.kill(silent=False)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("server", PORT)
         with pytest.raises(ValueError, match="client is alive"):

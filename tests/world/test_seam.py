@@ -25,6 +25,9 @@ MODULES = frozenset(
 )
 FUNCTIONS = frozenset(
     {
+        "GCCollector",
+        "PlatformCollector",
+        "ProcessCollector",
         "asyncio.new_event_loop",
         "asyncio.run_coroutine_threadsafe",
         "asyncio.to_thread",
