@@ -1,0 +1,91 @@
+"""The known differences between the server in memory and a real kube-apiserver, each with its reason."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from world.differential.steps import Step
+
+Json = dict[str, Any]
+Change = Callable[[Step, Any], Any]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference that is left.
+
+    Attributes:
+        name: short name.
+        reason: why the server in memory differs.
+        level: makes the answers of both servers equal in this respect.
+
+    """
+
+    name: str
+    reason: str
+    level: Change
+
+
+def _message(pattern: str, replacement: str) -> Change:
+    """Return the change of a Status' message, and of the messages of its causes."""
+    found = re.compile(pattern, re.DOTALL)
+
+    def level(_: Step, body: Any) -> Any:
+        if not isinstance(body, dict) or body.get("kind") != "Status" or "message" not in body:
+            return body
+        changed = body | {"message": found.sub(replacement, body["message"])}
+        details = body.get("details")
+        if isinstance(details, dict) and "causes" in details:
+            causes = [each | {"message": found.sub(replacement, each.get("message", ""))} for each in details["causes"]]
+            changed["details"] = details | {"causes": causes}
+        return changed
+
+    return level
+
+
+def _sorted_causes(_: Step, body: Any) -> Any:
+    if not isinstance(body, dict) or body.get("kind") != "Status":
+        return body
+    details = body.get("details")
+    if not isinstance(details, dict) or len(details.get("causes") or ()) < 2:
+        return body
+    causes = sorted(details["causes"], key=lambda each: sorted(each.items()))
+    head = body["message"].partition(" is invalid: ")[0]
+    return body | {"message": head, "details": details | {"causes": causes}}
+
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "order of errors",
+        "The real server validates the fields of a custom object in the random order of a Go map.",
+        _sorted_causes,
+    ),
+    Difference(
+        "words of decoding errors",
+        "Go's decoder names its own types. The status and the reason are equal.",
+        _message(r"(cannot be handled as a \w+: |is unrecognized \(must be of type \w+\)).*", r"\1"),
+    ),
+    Difference(
+        "diff of specs",
+        "A refused update of a pod shows a diff of Go structs.",
+        _message(r"\n@@.*|\n +core\.PodSpec.*", ""),
+    ),
+    Difference(
+        "versions in messages",
+        "The servers count their own writes.",
+        _message(r"(record \(|current: |precondition \(|too old resource version: )\d+", r"\1N"),
+    ),
+    Difference(
+        "words of a bad continue token",
+        "The text of Go's JSON decoder follows.",
+        _message(r"(invalid continue token: continue key is not valid).*", r"\1"),
+    ),
+)
+
+
+def leveled(step: Step, body: Any) -> Any:
+    """Return an answer without the known differences."""
+    for each in DIFFERENCES:
+        body = each.level(step, body)
+    return body
