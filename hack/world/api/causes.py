@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -53,5 +55,7 @@ def show(value: object) -> str:
             return str(value).lower()
         case str():
             return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        case dict() | list() | None:
+            return msgspec.json.encode(value, order="sorted").decode()
         case _:
             return str(value)

@@ -101,7 +101,8 @@ def decide(kind: Kind, stored: Stored, options: DeleteOptions, stamps: Stamps) -
         return Verdict(None, removed=True)
     if pending:
         return Verdict(None, removed=False)
-    finalizers = _finalizers(meta.get("finalizers") or [], options.policy)
+    policy = "" if kind.kind == "Event" else options.policy  # which no garbage collector looks at
+    finalizers = _finalizers(meta.get("finalizers") or [], policy)
     changed = finalizers != (meta.get("finalizers") or [])
     if finalizers:
         meta["finalizers"] = finalizers

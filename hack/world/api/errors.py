@@ -20,6 +20,7 @@ class RefusedRequest(Exception):
         message: the sentence for people.
         details: details of the Status, or None.
         list_meta: metadata of the Status, such as the token with which a list can go on.
+        plain: the response as plain text instead of a Status, or empty.
 
     """
 
@@ -30,6 +31,7 @@ class RefusedRequest(Exception):
         self.message = message
         self.details = details
         self.list_meta: Json = {}
+        self.plain = ""
 
     @property
     def status(self) -> Json:
@@ -72,6 +74,13 @@ def no_such_path() -> RefusedRequest:
     return RefusedRequest(404, "NotFound", "the server could not find the requested resource", {})
 
 
+def no_such_page() -> RefusedRequest:
+    """Return the refusal of a path below a group of custom kinds, which is no Status."""
+    refused = no_such_path()
+    refused.plain = "404 page not found\n"
+    return refused
+
+
 def already_exists(kind: Kind, name: str, *, leaving: bool) -> RefusedRequest:
     """Return the refusal of a creation with a name that is taken, perhaps by an object that is deleted."""
     details = details_of(name, kind.group, kind.plural)
@@ -82,7 +91,8 @@ def already_exists(kind: Kind, name: str, *, leaving: bool) -> RefusedRequest:
 def conflict(kind: Kind, name: str, detail: str, *, by_kind: bool = False, subresource: str = "") -> RefusedRequest:
     """Return the refusal of a write that presumes another state."""
     shown = kind.qualified if by_kind else kind.plural + subresource + (f".{kind.group}" if kind.group else "")
-    details = details_of(name, kind.group, kind.kind if by_kind else kind.plural + subresource)
+    group = kind.kind_group if by_kind else kind.group
+    details = details_of(name, group, kind.kind if by_kind else kind.plural + subresource)
     message = f'Operation cannot be fulfilled on {shown} "{name}": {detail}'
     return RefusedRequest(409, "Conflict", message, details)
 
@@ -110,7 +120,7 @@ def invalid(
 ) -> RefusedRequest:
     """Return the refusal of an object with wrong fields. `shown` is the kind that the object itself has."""
     named = kind.plural if resource else shown or kind.kind
-    group = "" if kind.kind == "Event" else kind.group
+    group = kind.group if resource else kind.kind_group
     qualified = f"{named}.{group}" if group else named
     return invalid_of(qualified, details_of(name, group, named, causes), causes)
 
@@ -156,11 +166,12 @@ def expired(message: str) -> RefusedRequest:
     return RefusedRequest(410, "Expired", message)
 
 
-def too_large_version(asked: int, current: int) -> RefusedRequest:
-    """Return the refusal of a version from the future."""
+def too_large_version(kind: Kind, asked: int, current: int) -> RefusedRequest:
+    """Return the refusal of a version from the future. Events have no cache, so their client need not wait."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    details: Json = {"causes": [cause]} | ({} if kind.kind == "Event" else {"retryAfterSeconds": 1})
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return RefusedRequest(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+    return RefusedRequest(504, "Timeout", message, details)
 
 
 def too_many_disruptions(cause: str, retry_after: int) -> RefusedRequest:
@@ -187,6 +198,12 @@ def unsupported_media(accepted: Sequence[str]) -> RefusedRequest:
 def unknown_media() -> RefusedRequest:
     """Return the refusal of a patch with a type that no kind of Kubernetes reads."""
     return RefusedRequest(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def invalid_patch(problem: str) -> RefusedRequest:
+    """Return the refusal of a patch whose result is no object of its kind."""
+    causes = [Cause("FieldValueInvalid", "patch", f"Invalid value: {problem}")]
+    return invalid_of("", details_of("", "", "", causes), causes)
 
 
 def unprocessable() -> RefusedRequest:

@@ -55,7 +55,12 @@ class Kind:
     @property
     def qualified(self) -> str:
         """Kind and group, as messages name the kind."""
-        return f"{self.kind}.{self.group}" if self.group else self.kind
+        return f"{self.kind}.{self.kind_group}" if self.kind_group else self.kind
+
+    @property
+    def kind_group(self) -> str:
+        """The group of the kind in messages, which for an Event is the core group."""
+        return "" if self.kind == "Event" else self.group
 
     def key(self, namespace: str, name: str) -> str:
         """Return the key of an object, by which lists are sorted."""
@@ -89,6 +94,13 @@ _EVENT_FIELDS = {
     f"involvedObject.{name}": f"involvedObject.{name}"
     for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 } | {name: name for name in ("reason", "reportingComponent", "source", "type")}
+
+_NEW_EVENT_FIELDS = {
+    "reason": "reason",
+    "type": "type",
+    "reportingController": "reportingComponent",
+    **{name.replace("involvedObject", "regarding"): name for name in _EVENT_FIELDS if name.startswith("involved")},
+}
 
 BUILTIN: tuple[Kind, ...] = (
     Kind(
@@ -124,11 +136,13 @@ BUILTIN: tuple[Kind, ...] = (
     *_kinds("coordination.k8s.io", "v1", "leases Lease", upsert=True, unconditional=False),
     *_kinds("discovery.k8s.io", "v1", "endpointslices EndpointSlice", generation=True),
     *_kinds(
-        "resource.k8s.io", "v1", "resourceclaims ResourceClaim status", "resourceclaimtemplates ResourceClaimTemplate"
+        "resource.k8s.io", "v1", "resourceclaims ResourceClaim status", "resourceclaimtemplates ResourceClaimTemplate",
+        returned=True,
     ),
     *_kinds(
         *("resource.k8s.io", "v1", "resourceslices ResourceSlice", "deviceclasses DeviceClass"),
         namespaced=False,
+        returned=True,
         generation=True,
     ),
     *_kinds("scheduling.k8s.io", "v1", "priorityclasses PriorityClass", namespaced=False, generation=True),
@@ -159,7 +173,7 @@ BUILTIN: tuple[Kind, ...] = (
         generation=True,
         unconditional=False,
     ),
-    Kind("events.k8s.io", "v1", "events", "Event", upsert=True),
+    Kind("events.k8s.io", "v1", "events", "Event", upsert=True, selectable=_NEW_EVENT_FIELDS),
 )
 """The kinds of Kubernetes that the server stores. The events of both groups are the same objects."""
 

@@ -31,13 +31,13 @@ def list_objects(storage: Storage, kind: Kind, namespace: str, query: Mapping[st
     chosen = selection(kind, query)
     limit = _number(query.get("limit", ""))
     token = query.get("continue", "")
-    asked = requested_version(query)
-    if asked > storage.revision:
-        raise too_large_version(asked, storage.revision)
-    _check_match(query, asked)
+    _check_match(query)
     if token:
         revision, start = _read_token(storage, kind, namespace, token)
     else:
+        asked = requested_version(query)
+        if asked > storage.revision:
+            raise too_large_version(kind, asked, storage.revision)
         exact = query.get("resourceVersionMatch") == "Exact" or (limit and asked and "resourceVersionMatch" not in query)
         revision, start = (asked if exact and asked else storage.revision), ""
     if revision < storage.compacted:
@@ -80,7 +80,7 @@ def requested_version(query: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _check_match(query: Mapping[str, str], asked: int) -> None:
+def _check_match(query: Mapping[str, str]) -> None:
     match = query.get("resourceVersionMatch")
     if match is None:
         return

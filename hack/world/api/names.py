@@ -37,6 +37,7 @@ _VALUE_DETAIL = (
     "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _LABEL_NAMED = frozenset({"Namespace", "Service"})
+_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _PATH_NAMED = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 
 
@@ -89,6 +90,11 @@ def metadata_errors(kind: Kind, meta: Json) -> Iterator[Cause]:
         for each in name_problems(name, label=kind.kind in _LABEL_NAMED):
             yield Cause.invalid("metadata.name", name, each)
     yield from common_errors(meta)
+    if kind.custom is None:
+        for index, each in enumerate(meta.get("finalizers") or ()):
+            if "/" not in each and each not in _FINALIZERS:
+                detail = "name is neither a standard finalizer name nor is it fully qualified"
+                yield Cause.invalid(f"metadata.finalizers[{index}]", each, detail)
 
 
 def common_errors(meta: Json) -> Iterator[Cause]:

@@ -23,6 +23,10 @@ class PatchError(ValueError):
     """A patch that does not apply to the object."""
 
 
+class MergeKeyError(PatchError):
+    """An entry of a strategic merge patch without the key of its list."""
+
+
 def merged(target: Any, patch: Any) -> Any:
     """Return a value with a JSON merge patch applied, by RFC 7386."""
     if not isinstance(patch, dict):
@@ -116,7 +120,7 @@ def strategic(schema: BuiltinSchema, target: Any, patch: Any) -> Any:
     """Return a value with a strategic merge patch applied: lists with a merge key are merged.
 
     Raises:
-        PatchError: an entry of such a list lacks the key, or a directive is unknown.
+        MergeKeyError: an entry of such a list lacks the key.
 
     """
     schema = resolved(schema)
@@ -151,8 +155,9 @@ def _strategic_field(schema: BuiltinSchema, name: str, target: Any, value: Any) 
     if isinstance(value, list) and "merge" in below.strategy.split(","):
         if below.merge_key and below.items is not None:
             return _strategic_list(below, target or [], value)
-        known = list(target or [])
-        return known + [each for each in value if each not in known]
+        order = list(target or [])
+        changed = list(dict.fromkeys(value))
+        return _interleaved([each for each in order if each not in changed], changed, order)
     if "replace" in below.strategy.split(","):
         return deepcopy(value)
     return strategic(below, target, value)
@@ -162,15 +167,24 @@ def _strategic_list(schema: BuiltinSchema, target: list[Json], patch: list[Json]
     if any(each.get(_DIRECTIVE) == "replace" for each in patch):
         return [deepcopy(each) for each in patch if each.get(_DIRECTIVE) != "replace"]
     key, items = schema.merge_key, schema.items or schema
-    result = list(target)
+    known = {each.get(key): each for each in target}
+    changed: dict[Any, Json] = {}
     for each in patch:
         if key not in each:
-            raise PatchError(f"map: {each} does not contain declared merge key: {key}")
-        places = [index for index, known in enumerate(result) if known.get(key) == each[key]]
+            raise MergeKeyError(f"map: {each} does not contain declared merge key: {key}")
         if each.get(_DIRECTIVE) == "delete":
-            result = [known for known in result if known.get(key) != each[key]]
-        elif places:
-            result[places[0]] = strategic(items, result[places[0]], each)
+            known.pop(each[key], None)
         else:
-            result.append(strategic(items, {}, each))
-    return result
+            changed[each[key]] = strategic(items, known.get(each[key], {}), each)
+    kept = [name for name in known if name not in changed]
+    names = _interleaved(kept, list(changed), [each.get(key) for each in target])
+    return [changed[name] if name in changed else known[name] for name in names]
+
+
+def _interleaved(kept: list[Any], changed: list[Any], order: list[Any]) -> list[Any]:
+    """Merge the entries that a patch does not mention with the others: new ones come first."""
+    result: list[Any] = []
+    while kept and changed:
+        before = changed[0] in order and order.index(kept[0]) < order.index(changed[0])
+        result.append(kept.pop(0) if before else changed.pop(0))
+    return [*result, *kept, *changed]

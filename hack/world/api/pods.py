@@ -182,13 +182,16 @@ def _gate_errors(spec: Json) -> Iterator[Cause]:
 def pod_update_errors(new: Json, old: Json) -> Iterator[Cause]:
     """Yield the errors of an update of a pod's spec: only few fields may change."""
     spec, before = deepcopy(new["spec"]), old["spec"]
+    for field in ("containers", "initContainers"):
+        if len(spec.get(field) or ()) != len(before.get(field) or ()):
+            yield Cause.forbidden(f"spec.{field}", "pod updates may not add or remove containers")
+            return
     new_gates = [each["name"] for each in spec.get("schedulingGates") or ()]
     old_gates = [each["name"] for each in before.get("schedulingGates") or ()]
     for index, gate in enumerate(new_gates):
         if gate not in old_gates:
-            detail = "only deletion is allowed, but found new scheduling gate '{}'".format(gate)
-            yield Cause.forbidden(f"spec.schedulingGates[{index}]", detail)
-            break
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate}'"
+            yield Cause.forbidden(f"spec.schedulingGates[{index}].name", detail)
     yield from _toleration_update_errors(spec, before)
     munged = _munged(spec, before, gated=bool(old_gates))
     if munged != before:

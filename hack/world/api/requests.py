@@ -11,7 +11,9 @@ from world.api.deletion import DeleteOptions
 from world.api.errors import (
     RefusedRequest,
     bad_request,
+    internal,
     invalid_options,
+    invalid_patch,
     method_not_allowed,
     not_found,
     other_uid,
@@ -23,7 +25,7 @@ from world.api.kinds import Kind
 from world.api.lists import list_objects, render
 from world.api.managed_fields import Writer
 from world.api.operations import Steps, options_of
-from world.api.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC, PatchError
+from world.api.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC, MergeKeyError, PatchError
 from world.api.schemas import schema_of
 from world.api.selectors import selection
 from world.api.storage import Storage, Stored
@@ -68,9 +70,20 @@ class Handlers:
                 return (yield from self._delete(place, request, query))
             case "DELETE", False if place.namespace or not place.kind.namespaced:
                 return (yield from self._delete_all(place, request, query))
-        if request.method == "PATCH" and place.kind.custom is not None:
-            _patch_type(place.kind, request)
+        if place.kind.custom is not None and not place.subresource:
+            self._refuse_custom(place, request)
         raise method_not_allowed()
+
+    def _refuse_custom(self, place: Place, request: "Request") -> None:
+        """Refuse a method for custom kinds as their handler does, which reads the request first."""
+        match request.method:
+            case "PATCH":
+                _patch_type(place.kind, request)
+                raise bad_request("name must be provided")
+            case "PUT":
+                raise bad_request("name must be provided")
+            case "POST":
+                bodies.decode_new(place.kind, bodies.parse(request.body, place.kind))
 
     def _list(self, place: Place, query: Query) -> Result:
         if query.get("watch") in {"true", "1"}:
@@ -134,13 +147,20 @@ class Handlers:
             patch = msgspec.json.decode(request.body)
         except msgspec.DecodeError as error:
             raise bad_request(f"error decoding patch: {error}") from None
+        if content_type == JSON_PATCH and not isinstance(patch, list):
+            raise bad_request("error decoding patch")
 
         def transform(data: Json) -> Json:
             try:
                 patched = _patched(kind, content_type, forms.as_served(kind, data), patch)
+            except MergeKeyError as error:
+                raise internal(str(error)) from None
             except PatchError as error:
                 raise unprocessable() if content_type == JSON_PATCH else bad_request(str(error)) from None
-            return bodies.decode(kind, patched, strict=_is_strict(query))
+            try:
+                return bodies.decode(kind, patched, strict=_is_strict(query))
+            except RefusedRequest as refused:
+                raise invalid_patch(refused.message) from None
 
         stored = yield from self._writes.update(place, transform, client)
         return 200, forms.whole(kind, stored)
@@ -227,7 +247,7 @@ def _patched(kind: Kind, content_type: str, data: Json, patch: Any) -> Json:
     if content_type == JSON_PATCH:
         return patches.edited(data, patch)
     if not isinstance(patch, dict):
-        raise PatchError("the patch is no object")
+        raise PatchError("error decoding patch")
     if content_type == MERGE:
         result: Json = patches.merged(data, patch)
     else:

@@ -1,6 +1,7 @@
 """Evaluates the rules between fields (x-kubernetes-validations) of a custom object."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ _READERS = {"date-time": read_timestamp, "duration": read_duration}
 def rule_errors(schema: Structural, new: Json, old: Json | None) -> list[Cause]:
     """Return an error for each rule that an object breaks. `old` is the stored object of an update."""
     before = _ABSENT if old is None else cel_value(schema, old)
-    return list(_errors(schema, cel_value(schema, new), before, ""))
+    return list(_errors(schema, new, cel_value(schema, new), before, ""))
 
 
 def cel_value(schema: Structural, value: Any) -> Any:
@@ -37,29 +38,32 @@ def cel_value(schema: Structural, value: Any) -> Any:
         case list() if schema.items is not None:
             return [cel_value(schema.items, each) for each in value]
         case str() if (reader := _READERS.get(schema.plain.get("format", ""))) is not None:
-            return reader(value)
+            with suppress(EvaluationError):  # a day that no month has
+                return reader(value)
     return value
 
 
-def _errors(schema: Structural, new: Any, old: Any, path: str) -> Iterator[Cause]:
+def _errors(schema: Structural, raw: Any, new: Any, old: Any, path: str) -> Iterator[Cause]:
     if not schema.has_rules:
         return
     for rule in schema.rules:
         if rule.transition and old is _ABSENT:
             continue
-        if (error := _broken(rule, new, old, path)) is not None:
+        if (error := _broken(rule, raw, new, old, path)) is not None:
             yield error
     if isinstance(new, dict):
         before = old if isinstance(old, dict) else {}
         for name, each in new.items():
+            known = name in schema.properties
             below = schema.properties.get(name) or schema.values
             if below is not None:
-                yield from _errors(below, each, before.get(name, _ABSENT), f"{path}.{name}" if path else name)
+                place = (f"{path}.{name}" if path else name) if known else f"{path}[{name}]"
+                yield from _errors(below, raw[name], each, before.get(name, _ABSENT), place)
     elif isinstance(new, list) and schema.items is not None:
-        known = _by_keys(schema, old)
+        entries = _by_keys(schema, old)
         for index, each in enumerate(new):
-            before = known.get(_key(schema, each), _ABSENT)
-            yield from _errors(schema.items, each, before, f"{path}[{index}]")
+            before = entries.get(_key(schema, each), _ABSENT)
+            yield from _errors(schema.items, raw[index], each, before, f"{path}[{index}]")
 
 
 def _by_keys(schema: Structural, old: Any) -> dict[tuple[Any, ...] | None, Any]:
@@ -76,7 +80,8 @@ def _key(schema: Structural, entry: Any) -> tuple[Any, ...] | None:
     return tuple(entry.get(key) for key in keys) if keys and isinstance(entry, dict) else None
 
 
-def _broken(rule: Rule, new: Any, old: Any, path: str) -> Cause | None:
+def _broken(rule: Rule, raw: Any, new: Any, old: Any, path: str) -> Cause | None:
+    shown = None if isinstance(raw, dict | list) else raw
     try:
         if rule.holds(new, None if old is _ABSENT else old):
             return None
@@ -90,4 +95,4 @@ def _broken(rule: Rule, new: Any, old: Any, path: str) -> Cause | None:
             return Cause.forbidden(place, rule.message)
         case "FieldValueDuplicate":
             return Cause.duplicate(place, rule.message)
-    return Cause.invalid(place, None, rule.message)
+    return Cause.invalid(place, shown, rule.message)

@@ -11,7 +11,7 @@ import msgspec
 from tidelock.model.api.crds import CUSTOM_RESOURCES
 from world.api import discovery, reviews
 from world.api.admission import Admission
-from world.api.errors import RefusedRequest, method_not_allowed, no_such_path, not_found
+from world.api.errors import RefusedRequest, method_not_allowed, no_such_page, no_such_path, not_found
 from world.api.kinds import BUILTIN, REVIEWS, Kind
 from world.api.metadata import Stamps
 from world.api.operations import Answer, Steps, User, WebhookCall, WebhookFailure
@@ -154,6 +154,8 @@ class ApiServer:
             headers = {"Content-Type": "application/json"}
             if refused.retry_after:
                 headers["Retry-After"] = str(refused.retry_after)
+            if refused.plain:
+                return Response(refused.code, refused.plain.encode(), {"Content-Type": "text/plain"})
             return Response(refused.code, msgspec.json.encode(refused.status), headers)
 
     def _dispatch(self, request: Request) -> Steps[Response]:
@@ -208,6 +210,8 @@ class ApiServer:
         if len(rest) >= 3 and rest[0] == "namespaces" and (group, version, rest[2]) in self.kinds:  # noqa: PLR2004
             namespace, rest = rest[1], rest[2:]
         kind = self.kinds.get((group, version, rest[0])) if rest else None
+        if kind is None and any(each.custom is not None and each.group == group for each in self.kinds.values()):
+            raise no_such_page()
         if kind is None or len(rest) > 3 or bool(namespace) > kind.namespaced:  # noqa: PLR2004
             raise no_such_path()
         name = rest[1] if len(rest) > 1 else ""

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from world.api.causes import Cause
 from world.api.forms import EVENTS_GROUP
 from world.api.kinds import Kind
@@ -115,6 +117,8 @@ def without_reset(kind: Kind, new: Json, old: Json | None, subresource: str) -> 
     has_status = kind.custom.status if kind.custom is not None else "status" in kind.subresources
     if subresource in {"status", "resize"}:
         _keep(tracked, before, "spec" if subresource == "status" else "status")
+        if kind.kind == "Pod":
+            _keep(tracked["metadata"], before.get("metadata", {}), "ownerReferences")
         if kind.custom is not None:
             tracked["metadata"] = dict(before.get("metadata", {}))
     elif has_status:
@@ -170,7 +174,7 @@ def update_errors(kind: Kind, new: Json, old: Json, subresource: str) -> list[Ca
     """Return the errors of an update."""
     causes = meta_update_errors(new["metadata"], old["metadata"])
     if kind.custom is not None:
-        causes += [each for each in causes if "immutable" in each.message]
+        causes += _repeated(causes)
         if new.get("kind") != kind.kind:
             causes.append(Cause.invalid("kind", new.get("kind"), f"must be {kind.kind}"))
             return kind.custom.errors(new, old, causes, values=False)
@@ -178,10 +182,27 @@ def update_errors(kind: Kind, new: Json, old: Json, subresource: str) -> list[Ca
         return [_below_status(each) for each in found] if subresource == "status" else found
     if kind.kind == "Pod" and not subresource:
         return [*causes, *pod_errors(new), *pod_update_errors(new, old)]
+    if kind.kind == "PersistentVolumeClaim" and new["spec"] != old["spec"]:
+        detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        causes.append(Cause.forbidden("spec", detail))
+    if kind.kind == "PriorityClass":
+        causes += [
+            Cause.forbidden(name, "may not be changed in an update.")
+            for name in ("value", "preemptionPolicy")
+            if new.get(name) != old.get(name)
+        ]
     checker = _CHECKS.get(kind.kind)
     if checker is None or kind.kind == "Pod" or subresource:
         return causes
     return [*causes, *checker(new)]
+
+
+def _repeated(causes: list[Cause]) -> list[Cause]:
+    """Return the errors of metadata that the API server finds more than once in custom objects."""
+    twice = [each for each in causes if "immutable" in each.message]
+    again = [each for each in causes if each.field in {"metadata.labels", "metadata.annotations"}]
+    added = [each for each in causes if "no new finalizers" in each.message]
+    return [*twice, *added, *again, *again]
 
 
 def _below_status(cause: Cause) -> Cause:
@@ -197,7 +218,9 @@ def _workload_errors(data: Json) -> Iterator[Cause]:
     if "selector" not in spec:
         yield Cause.required("spec.selector")
     if not matches(spec.get("selector"), labels):
-        yield Cause.invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+        shown = msgspec.json.encode(labels or None, order="sorted").decode()
+        detail = f"Invalid value: {shown}: `selector` does not match template `labels`"
+        yield Cause("FieldValueInvalid", "spec.template.metadata.labels", detail)
     for each in pod_errors({"spec": template.get("spec") or {}}):
         yield Cause(each.reason, f"spec.template.{each.field}", each.message)
 

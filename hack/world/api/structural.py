@@ -138,6 +138,8 @@ def value_errors(schema: Structural, value: Any, path: str) -> Iterator[Cause]:
         if isinstance(value, float) and schema.plain.get("type") == "integer":
             detail = f"Checked value must be of type integer (default format) in {path}"
             yield Cause.invalid("<nil>", "", detail)
+        if (allowed := schema.plain.get("enum")) is not None:
+            yield Cause.unsupported(path, value, [str(each) for each in allowed])
         return
     if (allowed := schema.plain.get("enum")) is not None and value not in allowed:
         yield Cause.unsupported(path, value, [str(each) for each in allowed])
@@ -231,7 +233,8 @@ def _text_errors(schema: Structural, value: str, path: str) -> Iterator[Cause]:
     if schema.pattern is not None and not schema.pattern.search(value):
         yield Cause.invalid(path, value, f"{path} in body should match '{plain['pattern']}'")
     if plain.get("format") == "date-time" and not _DATE_TIME.fullmatch(value):
-        yield Cause.invalid(path, value, f'{path} in body must be of type date-time: "{value}"')
+        detail = f'{path} in body must be of type date-time: "{value}"'
+        yield Cause("FieldValueTypeInvalid", path, Cause.invalid(path, value, detail).message)
 
 
 def _number_errors(plain: Json, value: float, path: str) -> Iterator[Cause]:

@@ -115,7 +115,7 @@ def evict(writes: Writes, budgets: Kind, place: Place, body: Json, client: Clien
         _use_budget(writes, budgets, pod, place, dry_run=client.dry_run or options.dry_run)
     check_preconditions(place.kind, stored, options)
     whole = Place(place.kind, place.namespace, place.name)
-    if not (client.dry_run or options.dry_run) and "deletionTimestamp" not in pod["metadata"]:
+    if not (client.dry_run or options.dry_run):
         conditions = with_condition(pod["status"].get("conditions") or [], "DisruptionTarget", _EVICTED, writes.stamps.now)
         writes.overwrite(whole, pod | {"status": pod["status"] | {"conditions": conditions}})
         options = DeleteOptions(options.uid, "", options.grace, options.policy, options.dry_run)

@@ -168,7 +168,9 @@ class Writes:
             raise bad_request(
                 f"the name of the object ({meta.get('name', '')}) does not match the name on the URL ({place.name})"
             )
-        if place.kind.namespaced:
+        if not place.kind.namespaced:
+            meta.pop("namespace", None)
+        else:
             if meta.setdefault("namespace", place.namespace) != place.namespace:
                 raise bad_request(
                     f"the namespace of the object ({meta['namespace']}) does not match the namespace on the URL "

@@ -64,12 +64,21 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "words of decoding errors",
         "Go's decoder names its own types. The status and the reason are equal.",
-        _message(r"(cannot be handled as a \w+: |is unrecognized \(must be of type \w+\)).*", r"\1"),
+        _message(
+            r"(cannot be handled as a \w+: |is unrecognized \(must be of type \w+\)|error decoding patch).*|"
+            r"(?:^|(?<=is invalid: patch: ))Invalid value: (?:.* version \"\w+\" cannot be handled|\"(?:map\[|\{)).*",
+            r"\1",
+        ),
     ),
     Difference(
         "diff of specs",
         "A refused update of a pod shows a diff of Go structs.",
         _message(r"\n@@.*|\n +core\.PodSpec.*", ""),
+    ),
+    Difference(
+        "structs in messages",
+        "Some errors show a whole Go struct.",
+        _message(r'Invalid value: \{"[A-Z].*?\}: ', "Invalid value: "),
     ),
     Difference(
         "versions in messages",

@@ -311,7 +311,7 @@ class Sequence:
             if rng.random() < 0.4:
                 query["continue"] = Token(path) if rng.random() < 0.9 else "nonsense"
         if rng.random() < 0.2:
-            query["resourceVersion"] = rng.choice(("0", "abc", "99999999999"))
+            query["resourceVersion"] = rng.choice(("abc", "99999999999"))
         if rng.random() < 0.05:
             query["resourceVersionMatch"] = rng.choice(("Exact", "NotOlderThan", "nonsense"))
         return Step("GET", path, query)
