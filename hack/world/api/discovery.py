@@ -19,8 +19,34 @@ VERSION = {
     "platform": "linux/amd64",
 }
 
+_SHORT_NAMES = {
+    "pods": "po",
+    "nodes": "no",
+    "namespaces": "ns",
+    "configmaps": "cm",
+    "services": "svc",
+    "persistentvolumeclaims": "pvc",
+    "persistentvolumes": "pv",
+    "poddisruptionbudgets": "pdb",
+    "replicasets": "rs",
+    "deployments": "deploy",
+    "statefulsets": "sts",
+}
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_READ_VERBS = {"status": ["get", "patch", "update"], "binding": ["create"], "eviction": ["create"]}
+_READ_SHORT_NAMES = {
+    "pods": "po",
+    "nodes": "no",
+    "namespaces": "ns",
+    "configmaps": "cm",
+    "services": "svc",
+    "persistentvolumeclaims": "pvc",
+    "persistentvolumes": "pv",
+    "poddisruptionbudgets": "pdb",
+    "replicasets": "rs",
+    "deployments": "deploy",
+    "statefulsets": "sts",
+}
+_VERBS = {"status": ["get", "patch", "update"], "binding": ["create"], "eviction": ["create"]}
 
 
 def groups(kinds: Iterable[Kind]) -> Json:
@@ -54,7 +80,8 @@ def resources(kinds: Iterable[Kind], group: str, version: str) -> Json | None:
             "kind": kind.kind,
             "verbs": _VERBS,
         }
-        rows.append(row)
+        short = kind.short or _SHORT_NAMES.get(kind.plural)
+        rows.append(row | ({"shortNames": [short]} if short else {}))
         rows += [
             row | {"name": f"{kind.plural}/{each}", "singularName": "", "verbs": _READ_VERBS.get(each, ["get", "update"])}
             for each in sorted(kind.subresources)

@@ -25,6 +25,7 @@ class Kind:
         upsert: whether a PUT may create the object.
         returned: whether a deletion answers with the object.
         selectable: paths of the fields that field selectors know, beside name and namespace.
+        short: short name for kubectl, may be empty.
         custom: the schema of a CustomResourceDefinition's kind, or None for a kind of Kubernetes.
 
     """
@@ -41,6 +42,7 @@ class Kind:
     returned: bool = False
     selectable: Mapping[str, str] = field(default_factory=dict)
     custom: CustomSchema | None = None
+    short: str = ""
 
     @property
     def api_version(self) -> str:

@@ -28,12 +28,14 @@ _MATCHES = ("Exact", "NotOlderThan")
 
 def list_objects(storage: Storage, kind: Kind, namespace: str, query: Mapping[str, str]) -> bytes:
     """Return the JSON of a list, or of one page. Raises RefusedRequest."""
+    _check_match(query)
     chosen = selection(kind, query)
     limit = _number(query.get("limit", ""))
     token = query.get("continue", "")
-    _check_match(query)
     if token:
         revision, start = _read_token(storage, kind, namespace, token)
+        if query.get("resourceVersion", "0") not in {"", "0"}:
+            raise bad_request("specifying resource version is not allowed when using continue")
     else:
         asked = requested_version(query)
         if asked > storage.revision:

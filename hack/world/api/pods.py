@@ -75,7 +75,7 @@ def quality(spec: Json) -> str:
 
 
 def pod_errors(pod: Json) -> Iterator[Cause]:
-    """Yield the errors of a new pod's spec."""
+    """Yield the errors of a pod's spec that creations and updates have in common."""
     spec = pod["spec"]
     containers = spec.get("containers")
     if not containers:
@@ -94,6 +94,13 @@ def pod_errors(pod: Json) -> Iterator[Cause]:
         yield from (Cause.invalid("spec.nodeSelector", value, each) for each in value_problems(value))
     yield from _toleration_errors(spec.get("tolerations") or ())
     yield from _gate_errors(spec)
+
+
+def new_pod_errors(pod: Json) -> Iterator[Cause]:
+    """Yield the errors of a new pod."""
+    yield from pod_errors(pod)
+    if pod["spec"].get("schedulingGates") and pod["spec"].get("nodeName"):
+        yield Cause.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def _container_errors(container: Json, path: str, names: set[str]) -> Iterator[Cause]:
@@ -168,8 +175,6 @@ def _toleration_errors(tolerations: Sequence[Json]) -> Iterator[Cause]:
 
 def _gate_errors(spec: Json) -> Iterator[Cause]:
     gates = spec.get("schedulingGates") or ()
-    if gates and spec.get("nodeName"):
-        yield Cause.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         path = f"spec.schedulingGates[{index}]"

@@ -30,7 +30,7 @@ from world.api.schemas import schema_of
 from world.api.selectors import selection
 from world.api.storage import Storage, Stored
 from world.api.watches import Watch
-from world.api.writes import Client, Place, Writes
+from world.api.writes import OTHER_NAMESPACE, Client, Place, Writes, read_version
 
 if TYPE_CHECKING:
     from world.api.server import Request
@@ -126,10 +126,12 @@ class Handlers:
                 if shown
                 else "name is required"
             )
+        if place.kind.namespaced and meta.get("namespace", place.namespace) != place.namespace:
+            raise bad_request(OTHER_NAMESPACE)
         if place.kind.upsert and self._storage.get(place.resource, place.key) is None:
             if meta.get("uid"):
                 raise other_uid(place.kind, place.namespace, place.name, meta["uid"], "")
-            meta.pop("resourceVersion", None)
+            read_version(meta.pop("resourceVersion", ""))
             stored = yield from self._writes.create(place, data, client)
             return 201, forms.whole(place.kind, stored)
         stored = yield from self._writes.update(

@@ -80,6 +80,7 @@ def kind_of_definition(definition: Json) -> Kind:
         unconditional=False,
         selectable={path: path for path in selectable},
         custom=CustomSchema.read(version),
+        short=next(iter(spec["names"].get("shortNames", ())), ""),
     )
 
 

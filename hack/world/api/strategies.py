@@ -10,7 +10,7 @@ from world.api.forms import EVENTS_GROUP
 from world.api.kinds import Kind
 from world.api.metadata import update_errors as meta_update_errors
 from world.api.names import metadata_errors, qualified_problems
-from world.api.pods import pod_errors, pod_update_errors, prepare_new
+from world.api.pods import new_pod_errors, pod_errors, pod_update_errors, prepare_new
 from world.api.selectors import matches
 
 Json = dict[str, Any]
@@ -106,7 +106,10 @@ def prepare_update(kind: Kind, new: Json, old: Json, subresource: str) -> None:
     if kind.custom is not None and not subresource and kind.custom.status:
         _keep(new, old, "status")
     counted = kind.generation or kind.custom is not None
-    if counted and not subresource and _content(new) != _content(old):
+    changed = _content(new) != _content(old) or (
+        kind.kind == "Deployment" and new["metadata"].get("annotations") != old["metadata"].get("annotations")
+    )
+    if counted and not subresource and changed:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
@@ -185,6 +188,8 @@ def update_errors(kind: Kind, new: Json, old: Json, subresource: str) -> list[Ca
     if kind.kind == "PersistentVolumeClaim" and new["spec"] != old["spec"]:
         detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         causes.append(Cause.forbidden("spec", detail))
+    if kind.kind == "ResourceClaim" and new["spec"] != old["spec"]:
+        causes.append(Cause.invalid("spec", None, "field is immutable"))
     if kind.kind == "PriorityClass":
         causes += [
             Cause.forbidden(name, "may not be changed in an update.")
@@ -223,6 +228,14 @@ def _workload_errors(data: Json) -> Iterator[Cause]:
         yield Cause("FieldValueInvalid", "spec.template.metadata.labels", detail)
     for each in pod_errors({"spec": template.get("spec") or {}}):
         yield Cause(each.reason, f"spec.template.{each.field}", each.message)
+
+
+def _claim_errors(data: Json) -> Iterator[Cause]:
+    spec = data.get("spec", {})
+    if not spec.get("accessModes"):
+        yield Cause.required("spec.accessModes", "at least 1 access mode is required")
+    if "storage" not in ((spec.get("resources") or {}).get("requests") or {}):
+        yield Cause.required("spec.resources[storage]")
 
 
 def _lease_errors(data: Json) -> Iterator[Cause]:
@@ -269,10 +282,11 @@ def new_event_errors(data: Json) -> Iterator[Cause]:
 
 
 _CHECKS: dict[str, Callable[[Json], Iterator[Cause]]] = {
-    "Pod": pod_errors,
+    "Pod": new_pod_errors,
     "ReplicaSet": _workload_errors,
     "Deployment": _workload_errors,
     "StatefulSet": _workload_errors,
+    "PersistentVolumeClaim": _claim_errors,
     "Lease": _lease_errors,
     "PodDisruptionBudget": _budget_errors,
     "Event": _event_errors,

@@ -35,6 +35,7 @@ from world.api.strategies import (
 Json = dict[str, Any]
 Transform = Callable[[Json], Json]
 
+OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
 _ATTEMPTS = 5  # of an update that others outrun, as in apiserver's patch handler
 
 
@@ -87,6 +88,13 @@ class Client:
         return bool(self.options.get("dryRun"))
 
 
+def read_version(text: str) -> int:
+    """Return the version that an object presumes, or 0 without one. Raises RefusedRequest."""
+    if text and not text.isdecimal():
+        raise internal(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text or 0)
+
+
 class Writes:
     """Changes the stored objects."""
 
@@ -103,9 +111,7 @@ class Writes:
         meta = data["metadata"]
         if kind.namespaced:
             if meta.get("namespace", place.namespace) != place.namespace:
-                raise bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
+                raise bad_request(OTHER_NAMESPACE)
             meta["namespace"] = place.namespace
         else:
             meta.pop("namespace", None)
@@ -154,7 +160,7 @@ class Writes:
             operation = self._operation("UPDATE", place, new, stored.data, client)
             yield from self._admission.mutate(operation)
             new = operation.new or new
-            self._check_version(place, new, stored, client)
+            self._check_version(place, new, stored)
             self._prepare(place, new, stored)
             operation.new = new
             yield from self._admission.validate(operation)
@@ -177,11 +183,8 @@ class Writes:
                     f"({place.namespace})"
                 )
 
-    def _check_version(self, place: Place, new: Json, stored: Stored, client: Client) -> None:
-        text = new["metadata"].get("resourceVersion", "")
-        if text and not text.isdecimal():
-            raise internal(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-        version = int(text or 0)
+    def _check_version(self, place: Place, new: Json, stored: Stored) -> None:
+        version = read_version(new["metadata"].get("resourceVersion", ""))
         if not version and not place.kind.unconditional:
             cause = Cause.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(place.kind, place.name, [cause], resource=True)

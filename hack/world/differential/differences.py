@@ -65,9 +65,9 @@ DIFFERENCES: tuple[Difference, ...] = (
         "words of decoding errors",
         "Go's decoder names its own types. The status and the reason are equal.",
         _message(
-            r"(cannot be handled as a \w+: |is unrecognized \(must be of type \w+\)|error decoding patch).*|"
+            r".*(?:cannot be handled as a \w+: |is unrecognized \(must be of type \w+\)|error decoding patch).*|"
             r"(?:^|(?<=is invalid: patch: ))Invalid value: (?:.* version \"\w+\" cannot be handled|\"(?:map\[|\{)).*",
-            r"\1",
+            "not decoded",
         ),
     ),
     Difference(
@@ -78,7 +78,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "structs in messages",
         "Some errors show a whole Go struct.",
-        _message(r'Invalid value: \{"[A-Z].*?\}: ', "Invalid value: "),
+        _message(r'Invalid value: (?:\{"[A-Z].*\}|null): (?=field is imm|minA)', "Invalid value: "),
     ),
     Difference(
         "versions in messages",

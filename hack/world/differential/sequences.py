@@ -226,7 +226,7 @@ class Sequence:
 
     def _patch(self, subject: Subject) -> Step:
         rng, path = self._rng, self._item(subject)
-        if rng.random() < 0.15:
+        if rng.random() < 0.15 and subject.plural != "resourceclaims":
             return self._apply(subject, path)
         if rng.random() < 0.2:
             return Step("PATCH", path, {}, self._operations(), JSON_PATCH)
