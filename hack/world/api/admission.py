@@ -44,8 +44,7 @@ class Admission:
             policies.check_policies(self._storage, self._kinds, operation, self._stamps.uids())
         if operation.resource.plural not in _UNTOUCHED:
             yield from webhooks.validate(self._storage, operation, self._stamps.uids())
-        if not operation.options.get("dryRun"):
-            quota.charge(self._storage, operation)
+        quota.charge(self._storage, self._kinds["", "v1", "resourcequotas"], operation, self._stamps.now)
 
     def _check_namespace(self, operation: Operation) -> None:
         """Refuse creations in namespaces that do not exist or end, as NamespaceLifecycle does."""

@@ -35,7 +35,9 @@ _VALUES = frozenset(
     }
 )
 # Texts that are pointers, so an empty one is kept.
-_POINTERS = frozenset({"holderIdentity", "storageClassName", "preferredHolder", "value?"})
+_POINTERS = frozenset({"holderIdentity", "storageClassName", "preferredHolder"})
+# Required lists that are left out all the same if they are absent.
+_OMITTED = frozenset({"validationActions"})
 _NULL_TIMES = {
     "core.v1.PodCondition": ("lastProbeTime", "lastTransitionTime"),
     "core.v1.NodeCondition": ("lastHeartbeatTime", "lastTransitionTime"),
@@ -156,7 +158,8 @@ def _defaulted(schema: BuiltinSchema) -> list[tuple[str, BuiltinSchema]]:
         known = _known_defaults[id(schema)] = [
             (name, each)
             for name, each in schema.properties.items()
-            if each.default is not _ABSENT or (name in schema.required and each.type == "array")
+            if each.default is not _ABSENT
+            or (name in schema.required and each.type == "array" and name not in _OMITTED)
         ]
         known += [(name, schema.properties[name]) for name in _null_times(schema)]
     return known

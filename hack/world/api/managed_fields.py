@@ -31,6 +31,7 @@ class Entry(NamedTuple):
 
 
 Entries = dict[Writer, Entry]
+_BEFORE = Writer("before-first-apply", "Update", "")
 
 
 def read(data: Json) -> Entries:
@@ -69,6 +70,8 @@ def note_update(kind: Kind, new: Json, old: Json | None, writer: Writer, now: st
 
     A field is the client's if it is added or changed. An added field with others below counts, too.
     """
+    if old is not None and not old["metadata"].get("managedFields"):
+        return  # nothing was ever tracked, and only an apply begins with it
     before = field_sets.empty_fields(kind) if old is None else field_sets.fields_of(kind, old)
     after = field_sets.fields_of(kind, new)
     changed = {
@@ -163,6 +166,8 @@ def note_apply(kind: Kind, new: Json, old: Json | None, writer: Writer, fields: 
     changed = {path for path, value in after.items() if path in before and before[path] != value}
     removed = before.keys() - after.keys()
     entries = {} if old is None else read(old)
+    if old is not None and not entries:
+        entries[_BEFORE] = Entry(frozenset(before), now, kind.api_version)
     for other, entry in list(entries.items()):
         if other != writer and not (left := entry.fields - removed - changed):
             del entries[other]

@@ -50,7 +50,7 @@ def hash_of(text: str) -> int:
 
 def stamp_new(kind: Kind, meta: Json, stamps: Stamps) -> None:
     """Set the metadata of a new object in place."""
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         meta.pop(name, None)
     if not meta.get("name") and meta.get("generateName"):
         meta["name"] = meta["generateName"][:_LONGEST_BASE] + stamps.suffix()

@@ -90,7 +90,7 @@ def metadata_errors(kind: Kind, meta: Json) -> Iterator[Cause]:
         for each in name_problems(name, label=kind.kind in _LABEL_NAMED):
             yield Cause.invalid("metadata.name", name, each)
     yield from common_errors(meta)
-    if kind.custom is None:
+    if not kind.group:
         for index, each in enumerate(meta.get("finalizers") or ()):
             if "/" not in each and each not in _FINALIZERS:
                 detail = "name is neither a standard finalizer name nor is it fully qualified"

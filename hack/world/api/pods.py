@@ -1,6 +1,5 @@
 """The rules for pods: their defaults by admission, their validation, and the changes that updates may make."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
@@ -39,7 +38,6 @@ def tolerate_for_some_time(spec: Json) -> None:
         known = any(
             each.get("key", "") in {"", key}
             and each.get("effect", "") in {"", "NoExecute"}
-            and (each.get("key") or each.get("operator") == "Exists")
             for each in tolerations
         )
         if not known:
@@ -198,6 +196,10 @@ def pod_update_errors(new: Json, old: Json) -> Iterator[Cause]:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate}'"
             yield Cause.forbidden(f"spec.schedulingGates[{index}].name", detail)
     yield from _toleration_update_errors(spec, before)
+    known, chosen = before.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
+    if old_gates and not _only_added(chosen, known):
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield Cause.invalid("spec.nodeSelector", chosen, detail)
     munged = _munged(spec, before, gated=bool(old_gates))
     if munged != before:
         yield Cause.forbidden("spec", _FORBIDDEN_UPDATE)
@@ -221,10 +223,8 @@ def _munged(spec: Json, before: Json, *, gated: bool) -> Json:
             for old, new in zip(known, found, strict=True):
                 if new.get("image"):
                     new["image"] = old.get("image")
-                if _pull_policy_follows(new, old):
-                    new["imagePullPolicy"] = old["imagePullPolicy"]
     free = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
-    if gated and _only_added(spec.get("nodeSelector") or {}, before.get("nodeSelector") or {}):
+    if gated:
         free.append("nodeSelector")
     if gated and "affinity" not in before:
         free.append("affinity")
@@ -233,10 +233,6 @@ def _munged(spec: Json, before: Json, *, gated: bool) -> Json:
         if name in before:
             spec[name] = before[name]
     return spec
-
-
-def _pull_policy_follows(new: Json, old: Json) -> bool:
-    return False
 
 
 def _only_added(new: Json, old: Json) -> bool:
@@ -250,6 +246,7 @@ def bound(pod: Json, node: str, annotations: Json, labels: Json, now: str) -> Js
         if added:
             meta[name] = (meta.get(name) or {}) | added
     spec["nodeName"] = node
+    status.pop("nominatedNodeName", None)
     status["conditions"] = with_condition(status.get("conditions") or [], "PodScheduled", {"status": "True"}, now)
     return pod | {"metadata": meta, "spec": spec, "status": status}
 
@@ -273,5 +270,3 @@ def is_ready(pod: Json) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-
-_INTEGER = re.compile(r"-?\d+")

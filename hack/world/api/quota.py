@@ -7,23 +7,26 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from world.api import managed_fields
 from world.api.amounts import amount, canonical_quantity
 from world.api.defaults import containers_of
 from world.api.errors import forbidden
 from world.api.kinds import Kind
+from world.api.managed_fields import Writer
 from world.api.operations import Operation
 from world.api.storage import Storage
 
 Json = dict[str, Any]
 
 _QUOTAS = "resourcequotas"
+_WRITER = Writer("kube-apiserver", "Update", "status")
 _COUNTED = frozenset(
     {"pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"}
 )
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 
 
-def charge(storage: Storage, operation: Operation) -> None:
+def charge(storage: Storage, quotas: Kind, operation: Operation, now: str) -> None:
     """Refuse a creation that exceeds a quota of its namespace, and count it otherwise. Raises RefusedRequest."""
     new = operation.new
     if operation.verb != "CREATE" or operation.subresource or not operation.namespace or new is None:
@@ -37,7 +40,12 @@ def charge(storage: Storage, operation: Operation) -> None:
             continue
         if (change := _charged(quota, used, operation)) is not None:
             changes.append((key, change))
+    if operation.options.get("dryRun"):
+        return
     for key, change in changes:
+        before = table[key].data
+        change["metadata"] = dict(before["metadata"])
+        managed_fields.note_update(quotas, change, before, _WRITER, now)
         storage.put(_QUOTAS, key, change)
 
 

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
+import yaml
 
-from tidelock.model.api.crds import CUSTOM_RESOURCES
 from world.api import discovery, reviews
 from world.api.admission import Admission
 from world.api.errors import RefusedRequest, method_not_allowed, no_such_page, no_such_path, not_found
@@ -23,6 +24,7 @@ from world.api.writes import Writes
 
 Json = dict[str, Any]
 
+_CRDS = Path(__file__).parents[3] / "crds"
 _HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITY_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -61,7 +63,8 @@ class Response:
 @cache
 def own_kinds() -> tuple[Kind, ...]:
     """Return Tidelock's kinds, which all servers of a process share."""
-    return tuple(kind_of_definition(each.definition()) for each in CUSTOM_RESOURCES)
+    files = sorted(_CRDS.glob("*.yaml"))
+    return tuple(kind_of_definition(yaml.load(each.read_bytes(), yaml.CSafeLoader)) for each in files)  # noqa: S506
 
 
 def kind_of_definition(definition: Json) -> Kind:

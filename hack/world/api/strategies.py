@@ -30,7 +30,7 @@ def prepare_create(kind: Kind, data: Json, now: str) -> bool:
         return False
     if (prepare := _PREPARE.get(kind.kind)) is not None:
         prepare(data, now)
-    return False
+    return kind.kind == "PersistentVolumeClaim"  # whose first update always writes
 
 
 def _namespace(data: Json, _now: str) -> None:
@@ -185,7 +185,12 @@ def update_errors(kind: Kind, new: Json, old: Json, subresource: str) -> list[Ca
         return [_below_status(each) for each in found] if subresource == "status" else found
     if kind.kind == "Pod" and not subresource:
         return [*causes, *pod_errors(new), *pod_update_errors(new, old)]
-    if kind.kind == "PersistentVolumeClaim" and new["spec"] != old["spec"]:
+    if kind.kind == "Pod" and subresource == "status":
+        nominated = new["status"].get("nominatedNodeName")
+        if nominated and nominated != old["status"].get("nominatedNodeName") and old["spec"].get("nodeName"):
+            detail = "may not be set on pods that are already bound to a node"
+            causes.append(Cause.forbidden("status.nominatedNodeName", detail))
+    if kind.kind == "PersistentVolumeClaim" and _fixed_claim(new, old) != old["spec"]:
         detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         causes.append(Cause.forbidden("spec", detail))
     if kind.kind == "ResourceClaim" and new["spec"] != old["spec"]:
@@ -208,6 +213,12 @@ def _repeated(causes: list[Cause]) -> list[Cause]:
     again = [each for each in causes if each.field in {"metadata.labels", "metadata.annotations"}]
     added = [each for each in causes if "no new finalizers" in each.message]
     return [*twice, *added, *again, *again]
+
+
+def _fixed_claim(new: Json, old: Json) -> Json:
+    """Return the spec of a claim with a storage class as it was, if it had none."""
+    spec: Json = new["spec"]
+    return {name: value for name, value in spec.items() if name != "storageClassName" or name in old["spec"]}
 
 
 def _below_status(cause: Cause) -> Cause:

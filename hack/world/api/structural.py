@@ -167,6 +167,8 @@ def _type_error(schema: Structural, value: Any, path: str) -> Cause | None:
     elif wanted == "integer" and isinstance(value, float) and value.is_integer():
         return None
     found = _NAMES[type(value)]
+    if schema.plain.get("format") == "date-time" and type(value) is int:
+        wanted, found = "date-time", "int64"
     detail = f'{path} in body must be of type {wanted}: "{found}"'
     return Cause("FieldValueTypeInvalid", path, f'Invalid value: "{found}": {detail}')
 

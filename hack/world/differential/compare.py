@@ -15,6 +15,7 @@ from world.differential.steps import Memory, Step
 Json = dict[str, Any]
 
 _CODES = "code"
+_PATIENCE, _PAUSE = 100, 0.1  # repetitions of a step that waits, and the seconds between two
 _SHOWN = 5  # differences of one step
 
 
@@ -70,6 +71,11 @@ def _run(side: Side, steps: list[Step]) -> list[Received]:
             answers.append(Received(200, side.events(sent.target, _is_last)))
             continue
         answer = side.send(sent)
+        for _ in range(_PATIENCE):
+            if not step.until or answer.code == step.until:
+                break
+            time.sleep(_PAUSE)
+            answer = side.send(sent)
         memory.learn(step, answer.body)
         answers.append(answer)
     return answers
@@ -102,14 +108,18 @@ def _without_bookmarks(body: Any) -> Any:
 
 def compare(seed: int | str, real: Real, prefix: str) -> list[Mismatch]:
     """Run one sequence against both servers, and return the steps whose answers differ."""
-    steps = list(Sequence(seed, f"{prefix}-{seed}").steps())
+    return compare_steps(str(seed), list(Sequence(seed, f"{prefix}-{seed}").steps()), real)
+
+
+def compare_steps(name: str, steps: list[Step], real: Real) -> list[Mismatch]:
+    """Run given steps against both servers, and return those whose answers differ."""
     own = InMemory(time.time)
     own.server.storage.revision = own.server.storage.compacted = 10**9
     pairs = zip(
         steps, _normal(steps, _run(real, steps)), _normal(steps, _run(own, steps)), strict=True
     )
     return [
-        Mismatch(str(seed), number, step, theirs, ours)
+        Mismatch(name, number, step, theirs, ours)
         for number, (step, theirs, ours) in enumerate(pairs)
         if theirs != ours
     ]

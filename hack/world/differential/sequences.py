@@ -152,7 +152,7 @@ class Sequence:
             meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u-1"}]
         if rng.random() < 0.03:
             meta |= rng.choice(
-                ({"name": "Bad_Name"}, {"labels": {"bad key": "v"}}, {"namespace": "other"}, {"labels": {"a": "bad value"}}, {"finalizers": ["b d"]}, {"annotations": {"bad key": "v"}}, {"uid": "given"}, {"generation": 7}, {"creationTimestamp": "2020-01-01T00:00:00Z"})
+                ({"name": "Bad_Name"}, {"labels": {"bad key": "v"}}, {"namespace": "other"}, {"labels": {"a": "bad value"}}, {"finalizers": ["b d/e"]}, {"annotations": {"bad key": "v"}}, {"uid": "given"}, {"generation": 7}, {"creationTimestamp": "2020-01-01T00:00:00Z"})
             )
         return {**made, "metadata": meta}
 

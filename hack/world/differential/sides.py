@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tidelock.kube.config import load_connection
+from world.api.operations import User
 from world.api.server import ApiServer, Request
 
 Json = dict[str, Any]
@@ -61,7 +62,9 @@ class InMemory:
 
     def send(self, sent: Sent) -> Received:
         """Return the response to a request."""
-        response = self.server.handle(Request(sent.method, sent.target, sent.headers, sent.body))
+        named = sent.headers.get("impersonate-user")
+        user = User(named, ("system:authenticated",)) if named else User()
+        response = self.server.handle(Request(sent.method, sent.target, sent.headers, sent.body, user))
         return Received(response.code, _decoded(response.body))
 
     def events(self, target: str, last: Callable[[Json], bool]) -> list[Json]:

@@ -38,7 +38,11 @@ class Token:
 
 @dataclass(frozen=True)
 class Step:
-    """One request. With `events` it is a watch, which is read at the end of the sequence."""
+    """One request.
+
+    With `events` it is a watch, which is read at the end of the sequence. With `user` it is sent in the name of
+    that user. With `until` it is repeated until its answer has that status, which a real server's caches delay.
+    """
 
     method: str
     path: str
@@ -47,6 +51,8 @@ class Step:
     content_type: str = JSON
     events: bool = False
     agent: str = "draw/1"
+    user: str = ""
+    until: int = 0
 
 
 class Memory:
@@ -96,4 +102,6 @@ class Memory:
         body = self.resolve(step.body)
         encoded = body.encode() if isinstance(body, str) else b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": step.content_type, "user-agent": step.agent}
+        if step.user:
+            headers["impersonate-user"] = step.user
         return Sent(step.method, target, headers, encoded)
