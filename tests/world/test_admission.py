@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from world.api.local import LocalClient
-from world.api.operations import Answer, WebhookCall, WebhookFailure
+from world.api.operations import Answer, WebhookCall, WebhookFailedError
 
 Json = dict[str, Any]
 
@@ -31,7 +31,9 @@ def register(api: LocalClient, sort: str, **fields: Any) -> None:
         "admissionReviewVersions": ["v1"],
         **fields,
     }
-    made = api.create(f"{ADMISSION}/{sort}webhookconfigurations", {"metadata": {"name": "w"}, "webhooks": [hook]})
+    made = api.create(
+        f"{ADMISSION}/{sort}webhookconfigurations", {"metadata": {"name": "w"}, "webhooks": [hook]}
+    )
     assert made.code == 201
 
 
@@ -45,7 +47,9 @@ def answering(response: Json) -> Any:
 def test_a_mutating_webhook_changes_the_object(api: LocalClient) -> None:
     register(api, "mutating")
     patch = msgspec.json.encode([{"op": "add", "path": "/data", "value": {"k": "v"}}])
-    api.ask = answering({"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()})
+    api.ask = answering(
+        {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
+    )
     assert api.create(MAPS, {"metadata": {"name": "m"}}).body["data"] == {"k": "v"}
 
 
@@ -53,12 +57,15 @@ def test_a_validating_webhook_refuses_in_its_words(api: LocalClient) -> None:
     register(api, "validating")
     api.ask = answering({"allowed": False, "status": {"code": 403, "reason": "Forbidden", "message": "no"}})
     refused = api.create(MAPS, {"metadata": {"name": "m"}})
-    assert (refused.code, refused.message) == (403, 'admission webhook "a.example.com" denied the request: no')
+    assert (refused.code, refused.message) == (
+        403,
+        'admission webhook "a.example.com" denied the request: no',
+    )
 
 
 def test_a_webhook_that_fails_refuses_unless_it_may_be_ignored(api: LocalClient) -> None:
     register(api, "validating")
-    api.ask = lambda _: WebhookFailure("context deadline exceeded")
+    api.ask = lambda _: WebhookFailedError("context deadline exceeded")
     refused = api.create(MAPS, {"metadata": {"name": "m"}})
     assert refused.code == 500
     assert refused.message.endswith("failed to call webhook: context deadline exceeded")
@@ -122,7 +129,12 @@ def test_without_a_lease_the_fence_is_open(fenced: LocalClient) -> None:
 def test_no_client_adds_an_answer_later(fenced: LocalClient) -> None:
     path = "/apis/tidelock.dev/v1alpha1/namespaces/default/reservations"
     spec = {"owners": [{"pod": {"name": "a"}}], "resources": {"cpu": "1"}, "ttlSeconds": 60}
-    body = {"apiVersion": "tidelock.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": "r"}, "spec": spec}
+    body = {
+        "apiVersion": "tidelock.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "r"},
+        "spec": spec,
+    }
     assert fenced.create(path, body).code == 201
     answer = {"metadata": {"annotations": {"tidelock.dev/answer": "x"}}}
     assert "are written by the operator alone" in fenced.patch(f"{path}/r", answer).message

@@ -46,7 +46,14 @@ def test_a_token_expires_with_its_version(api: LocalClient) -> None:
 
 @pytest.mark.parametrize(
     ("selector", "selected"),
-    [("x=1", ["a"]), ("x!=1", ["b", "c"]), ("x", ["a", "b"]), ("!x", ["c"]), ("x in (1,2)", ["a", "b"]), ("x notin (1)", ["b", "c"])],
+    [
+        ("x=1", ["a"]),
+        ("x!=1", ["b", "c"]),
+        ("x", ["a", "b"]),
+        ("!x", ["c"]),
+        ("x in (1,2)", ["a", "b"]),
+        ("x notin (1)", ["b", "c"]),
+    ],
 )
 def test_labels_select(api: LocalClient, selector: str, selected: list[str]) -> None:
     create(api, "a", x="1")
@@ -59,11 +66,17 @@ def test_fields_select(api: LocalClient) -> None:
     create(api, "a")
     create(api, "b")
     assert names(api.get(f"{MAPS}?fieldSelector=metadata.name%3Db").body) == ["b"]
-    assert api.get(f"{RESERVATIONS}?fieldSelector=spec.priority%3D1").message == "field label not supported: spec.priority"
+    assert (
+        api.get(f"{RESERVATIONS}?fieldSelector=spec.priority%3D1").message
+        == "field label not supported: spec.priority"
+    )
 
 
 def test_a_version_of_the_future_is_refused(api: LocalClient) -> None:
-    assert api.get(f"{MAPS}?resourceVersion=99999").body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+    assert (
+        api.get(f"{MAPS}?resourceVersion=99999").body["details"]["causes"][0]["reason"]
+        == "ResourceVersionTooLarge"
+    )
 
 
 def test_a_watch_goes_on_from_a_version(api: LocalClient) -> None:
@@ -103,7 +116,9 @@ def test_a_compacted_version_ends_a_watch_with_410(api: LocalClient) -> None:
 
 
 def test_a_bookmark_has_the_newest_version(api: LocalClient) -> None:
-    watch = api.watch(f"{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={api.server.storage.revision}")
+    watch = api.watch(
+        f"{MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={api.server.storage.revision}"
+    )
     create(api, "a")
     watch.bookmark()
     assert events_of(watch)[-1]["object"]["metadata"]["resourceVersion"] == str(api.server.storage.revision)
@@ -113,8 +128,12 @@ def test_events_of_both_groups_are_the_same_objects(api: LocalClient) -> None:
     event = {
         "metadata": {"name": "e"},
         "eventTime": "2027-01-01T00:00:00.000001Z",
-        **{"type": "Normal", "reason": "r", "action": "a", "note": "text"},
-        **{"reportingController": "c", "reportingInstance": "i"},
+        "type": "Normal",
+        "reason": "r",
+        "action": "a",
+        "note": "text",
+        "reportingController": "c",
+        "reportingInstance": "i",
         "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
     }
     assert api.create("/apis/events.k8s.io/v1/namespaces/default/events", event).body["note"] == "text"

@@ -28,12 +28,15 @@ class Planned(Faults):
     doubled = False
 
     async def before(self, request: Request) -> Response | None:
+        del request
         return self.early
 
     async def after(self, request: Request, response: Response) -> Response | None:
+        del request
         return None if self.lose else response
 
     def event(self, watch: Watch, line: bytes) -> Iterable[Delivery]:
+        del watch
         return [Delivery(0.0, (line,) * (2 if self.doubled else 1))]
 
 

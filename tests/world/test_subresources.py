@@ -14,13 +14,19 @@ QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 
 def create_pod(api: LocalClient, name: str = "a", **spec: Any) -> Json:
-    body = {"metadata": {"name": name, "labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+    body = {
+        "metadata": {"name": name, "labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
     made: Json = api.create(PODS, body).body
     return made
 
 
 def bind(api: LocalClient, name: str = "a", **meta: Any) -> Any:
-    return api.create(f"{PODS}/{name}/binding", {"metadata": {"name": name, **meta}, "target": {"kind": "Node", "name": "n"}})
+    return api.create(
+        f"{PODS}/{name}/binding",
+        {"metadata": {"name": name, **meta}, "target": {"kind": "Node", "name": "n"}},
+    )
 
 
 def run(api: LocalClient, name: str = "a") -> None:
@@ -32,7 +38,12 @@ def run(api: LocalClient, name: str = "a") -> None:
 def budget(api: LocalClient, allowed: int, *, observed: int = 1) -> None:
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "a"}}}
     api.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
-    status = {"observedGeneration": observed, "disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1}
+    status = {
+        "observedGeneration": observed,
+        "disruptionsAllowed": allowed,
+        "currentHealthy": 1,
+        "desiredHealthy": 1,
+    }
     api.patch(f"{BUDGETS}/b/status", {"status": status | {"expectedPods": 1}})
 
 
@@ -105,7 +116,9 @@ def test_a_pending_pod_needs_no_budget(api: LocalClient) -> None:
 
 def test_a_status_changes_neither_spec_nor_class(api: LocalClient) -> None:
     create_pod(api)
-    changed = api.patch(f"{PODS}/a/status", {"spec": {"nodeName": "x"}, "status": {"qosClass": "x", "phase": "Running"}})
+    changed = api.patch(
+        f"{PODS}/a/status", {"spec": {"nodeName": "x"}, "status": {"qosClass": "x", "phase": "Running"}}
+    )
     assert "nodeName" not in changed.body["spec"]
     assert changed.body["status"] == {"phase": "Running", "qosClass": "BestEffort"}
 

@@ -77,7 +77,9 @@ def test_a_spec_changes_the_generation_and_a_status_does_not(api: LocalClient) -
     api.create(RESERVATIONS, reservation())
     changed = api.patch(f"{RESERVATIONS}/a", {"spec": {"priority": 5}, "status": {"phase": "Active"}}).body
     assert (changed["metadata"]["generation"], changed["status"]) == (2, {"observedGeneration": -1})
-    status = api.patch(f"{RESERVATIONS}/a/status", {"spec": {"priority": 6}, "status": {"phase": "Active"}}).body
+    status = api.patch(
+        f"{RESERVATIONS}/a/status", {"spec": {"priority": 6}, "status": {"phase": "Active"}}
+    ).body
     assert (status["metadata"]["generation"], status["spec"]["priority"]) == (2, 5)
     assert status["status"]["phase"] == "Active"
 
@@ -99,11 +101,15 @@ def test_a_rule_between_fields_is_checked(api: LocalClient) -> None:
     ("field", "value", "message"),
     [
         ("ttlSeconds", 0, "Invalid value: 0: spec.ttlSeconds in body should be greater than or equal to 1"),
-        ("ttlSeconds", "x", 'Invalid value: "string": spec.ttlSeconds in body must be of type integer: "string"'),
+        (
+            "ttlSeconds",
+            "x",
+            'Invalid value: "string": spec.ttlSeconds in body must be of type integer: "string"',
+        ),
         ("owners", [], "Invalid value: 0: spec.owners in body should have at least 1 items"),
     ],
 )
-def test_a_wrong_value_is_refused(api: LocalClient, field: str, value: object, message: str) -> None:
+def test_a_wrong_value_is_refused(api: LocalClient, field: str, value: Any, message: str) -> None:
     causes = api.create(RESERVATIONS, reservation(**{field: value})).body["details"]["causes"]
     assert (causes[0]["field"], causes[0]["message"]) == (f"spec.{field}", message)
 
@@ -129,7 +135,10 @@ def test_an_applied_field_belongs_to_its_manager(api: LocalClient) -> None:
         return api.patch(f"/api/v1/nodes/n?fieldManager={manager}", body, APPLY)
 
     assert apply("m1", {"a": "1"}).body["metadata"]["annotations"] == {"a": "1"}
-    assert apply("m2", {"a": "2"}).message == 'Apply failed with 1 conflict: conflict with "m1": .metadata.annotations.a'
+    assert (
+        apply("m2", {"a": "2"}).message
+        == 'Apply failed with 1 conflict: conflict with "m1": .metadata.annotations.a'
+    )
     assert "annotations" not in apply("m1", {}).body["metadata"]
 
 
@@ -179,5 +188,7 @@ def test_the_same_requests_give_the_same_answers() -> None:
     answers = []
     for _ in range(2):
         client = LocalClient()
-        answers.append([client.create(PODS, pod("")), client.create(RESERVATIONS, reservation()), client.get(PODS)])
+        answers.append(
+            [client.create(PODS, pod("")), client.create(RESERVATIONS, reservation()), client.get(PODS)]
+        )
     assert answers[0] == answers[1]

@@ -21,25 +21,27 @@ _POLICY_KINDS = frozenset({"validatingadmissionpolicies", "validatingadmissionpo
 class Admission:
     """The admission plugins over one storage."""
 
-    def __init__(
-        self, storage: Storage, kinds: Mapping[tuple[str, str, str], Kind], stamps: Stamps
-    ) -> None:
+    def __init__(self, storage: Storage, kinds: Mapping[tuple[str, str, str], Kind], stamps: Stamps) -> None:
         self._storage = storage
         self._kinds = kinds
         self._stamps = stamps
 
     def mutate(self, operation: Operation) -> Steps[None]:
-        """Apply the plugins and webhooks that may change the object. Raises RefusedRequest."""
+        """Apply the plugins and webhooks that may change the object. Raises RefusedRequestError."""
         self._check_namespace(operation)
         if operation.resource.kind == "Pod" and not operation.subresource and operation.new is not None:
             if operation.verb == "CREATE":
                 self._set_priority(operation)
+            elif operation.old is not None:
+                for name in ("priority", "preemptionPolicy"):
+                    if name in operation.old["spec"]:
+                        operation.new["spec"].setdefault(name, operation.old["spec"][name])
             tolerate_for_some_time(operation.new["spec"])
         if operation.resource.plural not in _UNTOUCHED:
             yield from webhooks.mutate(self._storage, operation, self._stamps.uids())
 
     def validate(self, operation: Operation) -> Steps[None]:
-        """Ask the policies, webhooks and quotas that may refuse the object. Raises RefusedRequest."""
+        """Ask the policies, webhooks and quotas that may refuse the object. Raises RefusedRequestError."""
         if operation.resource.plural not in _UNTOUCHED | _POLICY_KINDS:
             policies.check_policies(self._storage, self._kinds, operation, self._stamps.uids())
         if operation.resource.plural not in _UNTOUCHED:
@@ -55,7 +57,8 @@ class Admission:
             raise not_found(self._kinds["", "v1", "namespaces"], operation.namespace)
         if "deletionTimestamp" in stored.meta and not operation.subresource:
             detail = (
-                f"unable to create new content in namespace {operation.namespace} because it is being terminated"
+                f"unable to create new content in namespace {operation.namespace} "
+                "because it is being terminated"
             )
             refused = forbidden(operation.resource, operation.name, detail)
             cause = {
@@ -78,7 +81,9 @@ class Admission:
                 raise forbidden(operation.resource, operation.name, detail)
             value, policy = stored.data["value"], stored.data["preemptionPolicy"]
         else:
-            defaults = [each for each in self._storage.table(_CLASSES).values() if each.data.get("globalDefault")]
+            defaults = [
+                each for each in self._storage.table(_CLASSES).values() if each.data.get("globalDefault")
+            ]
             for each in sorted(defaults, key=lambda one: int(one.data["value"]))[:1]:
                 spec["priorityClassName"] = each.meta["name"]
                 value, policy = each.data["value"], each.data["preemptionPolicy"]
@@ -90,8 +95,8 @@ class Admission:
             raise forbidden(operation.resource, operation.name, detail)
         if spec.get("preemptionPolicy", policy) != policy:
             detail = (
-                f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod "
-                f"spec; priority admission controller computed {policy} from the given PriorityClass name"
+                f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in "
+                f"pod spec; priority admission controller computed {policy} from the given PriorityClass name"
             )
             raise forbidden(operation.resource, operation.name, detail)
         spec["priority"] = value

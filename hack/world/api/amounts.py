@@ -25,8 +25,7 @@ def canonical_quantity(text: str) -> str:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
         raise AmountError(
-            "quantities must match the regular expression "
-            "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
     sign, number, suffix = found.groups(default="")
     value = (Decimal(number) * _factor(suffix)).quantize(_NANO, rounding=ROUND_UP)
@@ -102,7 +101,9 @@ def _read_time(text: str) -> datetime:
     if found is None:
         raise AmountError(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00"')
     try:
-        moment = datetime.fromisoformat(f"{found[1]}.{(found[2] or '0')[:_MICROS]:0<6}{found[3].replace('Z', '+00:00')}")
+        moment = datetime.fromisoformat(
+            f"{found[1]}.{(found[2] or '0')[:_MICROS]:0<6}{found[3].replace('Z', '+00:00')}"
+        )
     except ValueError as error:
         raise AmountError(f'parsing time "{text}": {error}') from None
     return moment.astimezone(UTC)

@@ -7,7 +7,7 @@ import yaml
 
 from world.api.decoding import Decoder, DecodingError
 from world.api.defaults import fill_builtin
-from world.api.errors import RefusedRequest, bad_request, unreadable
+from world.api.errors import RefusedRequestError, bad_request, unreadable
 from world.api.forms import as_stored
 from world.api.kinds import BUILTIN, Kind
 from world.api.schemas import schema_of
@@ -18,7 +18,7 @@ _KNOWN = {(each.api_version, each.kind) for each in BUILTIN}
 
 
 def parse(body: bytes, kind: Kind) -> Json:
-    """Return the JSON object of a body. Raises RefusedRequest."""
+    """Return the JSON object of a body. Raises RefusedRequestError."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -34,7 +34,7 @@ def parse(body: bytes, kind: Kind) -> Json:
 
 
 def parse_yaml(body: bytes) -> Json:
-    """Return the object of an apply's body. Raises RefusedRequest."""
+    """Return the object of an apply's body. Raises RefusedRequestError."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -48,13 +48,13 @@ def parse_yaml(body: bytes) -> Json:
 
 
 def decode_new(kind: Kind, value: Json, *, strict: bool = False) -> Json:
-    """Return an object in the form in which it is stored, with its defaults. Raises RefusedRequest."""
+    """Return an object in the form in which it is stored, with its defaults. Raises RefusedRequestError."""
     _check_kind(kind, value)
     return decode(kind, value, strict=strict)
 
 
 def decode(kind: Kind, value: Json, *, strict: bool = False) -> Json:
-    """Return an object of a kind that is known to be right, as it is stored. Raises RefusedRequest."""
+    """Return an object of a kind that is known to be right, as it is stored. Raises RefusedRequestError."""
     decoder = Decoder()
     try:
         if kind.custom is None:
@@ -74,7 +74,9 @@ def decode(kind: Kind, value: Json, *, strict: bool = False) -> Json:
 
 
 def _check_kind(kind: Kind, value: Json) -> None:
-    api_version, named = (each if each is not None else "" for each in (value.get("apiVersion"), value.get("kind")))
+    api_version, named = (
+        each if each is not None else "" for each in (value.get("apiVersion"), value.get("kind"))
+    )
     if not isinstance(api_version, str) or not isinstance(named, str):
         raise _unrecognized(kind, "couldn't get version/kind; json parse error")
     if kind.custom is not None:
@@ -91,7 +93,9 @@ def _check_kind(kind: Kind, value: Json) -> None:
         return
     version = api_version or kind.api_version
     if (version, named or kind.kind) not in _KNOWN:
-        raise unreadable(kind, f'no kind "{named or kind.kind}" is registered for version "{version}"', named, version)
+        raise unreadable(
+            kind, f'no kind "{named or kind.kind}" is registered for version "{version}"', named, version
+        )
     if api_version not in own and named in {kind.kind, ""}:
         raise bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version "
@@ -100,5 +104,5 @@ def _check_kind(kind: Kind, value: Json) -> None:
     raise unreadable(kind, f"converting ({named}) to ({kind.kind}): unknown conversion", named)
 
 
-def _unrecognized(kind: Kind, problem: str) -> RefusedRequest:
+def _unrecognized(kind: Kind, problem: str) -> RefusedRequestError:
     return bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): {problem}")

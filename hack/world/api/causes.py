@@ -45,7 +45,9 @@ class Cause:
     def unsupported(cls, field: str, value: object, supported: Sequence[str]) -> Self:
         """Return the error of a value that is none of those supported."""
         known = ", ".join(map(show, supported))
-        return cls("FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {known}")
+        return cls(
+            "FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {known}"
+        )
 
 
 def show(value: object) -> str:

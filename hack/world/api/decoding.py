@@ -29,7 +29,13 @@ _VALUES = frozenset(
         *("hostNetwork", "hostPID", "hostIPC", "readOnly", "stdin", "stdinOnce", "tty", "unschedulable"),
         *("globalDefault", "publishNotReadyAddresses", "hostPort", "nodePort", "count", "generation"),
         *("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
-        *("minReadySeconds", "observedGeneration", "readyReplicas", "availableReplicas", "fullyLabeledReplicas"),
+        *(
+            "minReadySeconds",
+            "observedGeneration",
+            "readyReplicas",
+            "availableReplicas",
+            "fullyLabeledReplicas",
+        ),
         *("updatedReplicas", "currentReplicas", "unavailableReplicas", "active", "succeeded", "failed"),
         *("numberUnavailable", "numberAvailable", "updatedNumberScheduled", "adminAccess", "signal"),
     }
@@ -74,7 +80,7 @@ class Decoder:
             raise DecodingError("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta")
         return self._struct(definition(META), value, "metadata")
 
-    def _value(self, schema: BuiltinSchema, value: Any, path: str) -> Any:
+    def _value(self, schema: BuiltinSchema, value: Any, path: str) -> Any:  # noqa: PLR0911 -- one for each type
         special = _SPECIAL.get(schema.ref)
         if special is not None:
             return special(value)
@@ -101,7 +107,9 @@ class Decoder:
         if below is None:
             return list(_typed(value, list, path))
         return [
-            self._value(below, {} if each is None and resolved(below).properties else each, f"{path}[{index}]")
+            self._value(
+                below, {} if each is None and resolved(below).properties else each, f"{path}[{index}]"
+            )
             for index, each in enumerate(_typed(value, list, path))
         ]
 
@@ -133,7 +141,9 @@ def _integer(schema: BuiltinSchema, value: Any, path: str) -> int:
         value = int(value)
     limit = _INT32 if schema.format == "int32" else _INT64
     if type(value) is not int or not -limit <= value < limit:
-        raise DecodingError(f"json: cannot unmarshal number into Go struct field {path} of type {schema.format}")
+        raise DecodingError(
+            f"json: cannot unmarshal number into Go struct field {path} of type {schema.format}"
+        )
     return value
 
 

@@ -51,7 +51,9 @@ def _fill_container(container: Json, spec: Json, *, of_pod: bool) -> None:
     container.setdefault("terminationMessagePolicy", "File")
     image = container.get("image", "")
     tag = image.rpartition(":")[2] if ":" in image.rpartition("/")[2] else "latest"
-    container.setdefault("imagePullPolicy", "Always" if tag == "latest" and "@" not in image else "IfNotPresent")
+    container.setdefault(
+        "imagePullPolicy", "Always" if tag == "latest" and "@" not in image else "IfNotPresent"
+    )
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
         if spec.get("hostNetwork"):
@@ -67,7 +69,12 @@ def _fill_container(container: Json, spec: Json, *, of_pod: bool) -> None:
 
 
 def _fill_probe(probe: Json) -> None:
-    for name, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+    for name, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
         probe[name] = probe.get(name) or value
     if "httpGet" in probe:
         probe["httpGet"].setdefault("path", "/")
@@ -245,7 +252,9 @@ _FILLERS: dict[str, Callable[[Json], None]] = {
     "Secret": _setter(("type", "Opaque")),
     "PersistentVolumeClaim": _setter(("spec.volumeMode", "Filesystem"), ("status.phase", "Pending")),
     "PersistentVolume": _setter(
-        ("spec.volumeMode", "Filesystem"), ("spec.persistentVolumeReclaimPolicy", "Retain"), ("status.phase", "Pending")
+        ("spec.volumeMode", "Filesystem"),
+        ("spec.persistentVolumeReclaimPolicy", "Retain"),
+        ("status.phase", "Pending"),
     ),
     "StorageClass": _setter(("reclaimPolicy", "Delete"), ("volumeBindingMode", "Immediate")),
     "PriorityClass": _setter(("preemptionPolicy", "PreemptLowerPriority")),

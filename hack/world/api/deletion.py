@@ -39,7 +39,7 @@ class DeleteOptions:
 
     @classmethod
     def read(cls, body: Json, query: dict[str, str]) -> Self:
-        """Return the options of a request, from its body and its query. Raises RefusedRequest."""
+        """Return the options of a request, from its body and its query. Raises RefusedRequestError."""
         plain = dict(body)
         for name in ("propagationPolicy", "dryRun"):
             if name in query:
@@ -68,7 +68,7 @@ class DeleteOptions:
 
 
 def check_preconditions(kind: Kind, stored: Stored, options: DeleteOptions) -> None:
-    """Refuse a deletion of another object than the expected one. Raises RefusedRequest."""
+    """Refuse a deletion of another object than the expected one. Raises RefusedRequestError."""
     meta = stored.meta
     if options.uid and options.uid != meta["uid"]:
         detail = (
@@ -78,8 +78,8 @@ def check_preconditions(kind: Kind, stored: Stored, options: DeleteOptions) -> N
         raise conflict(kind, meta["name"], detail, by_kind=True)
     if options.version and options.version != meta["resourceVersion"]:
         detail = (
-            f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in "
-            f"record ({meta['resourceVersion']}). The object might have been modified"
+            f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion "
+            f"in record ({meta['resourceVersion']}). The object might have been modified"
         )
         raise conflict(kind, meta["name"], detail, by_kind=True)
 
@@ -164,5 +164,3 @@ def ends_with(kind: Kind, data: Json) -> bool:
     if kind.kind == "Namespace" and data["spec"].get("finalizers"):
         return False
     return not meta.get("deletionGracePeriodSeconds")
-
-

@@ -33,20 +33,7 @@ _SHORT_NAMES = {
     "statefulsets": "sts",
 }
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_READ_SHORT_NAMES = {
-    "pods": "po",
-    "nodes": "no",
-    "namespaces": "ns",
-    "configmaps": "cm",
-    "services": "svc",
-    "persistentvolumeclaims": "pvc",
-    "persistentvolumes": "pv",
-    "poddisruptionbudgets": "pdb",
-    "replicasets": "rs",
-    "deployments": "deploy",
-    "statefulsets": "sts",
-}
-_VERBS = {"status": ["get", "patch", "update"], "binding": ["create"], "eviction": ["create"]}
+_READ_VERBS = {"status": ["get", "patch", "update"], "binding": ["create"], "eviction": ["create"]}
 
 
 def groups(kinds: Iterable[Kind]) -> Json:
@@ -56,8 +43,8 @@ def groups(kinds: Iterable[Kind]) -> Json:
         if kind.group and kind.version not in found.setdefault(kind.group, []):
             found[kind.group].append(kind.version)
     listed = []
-    for name, versions in found.items():
-        shown = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    for name, served in found.items():
+        shown = [{"groupVersion": f"{name}/{version}", "version": version} for version in served]
         listed.append({"name": name, "versions": shown, "preferredVersion": shown[0]})
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
@@ -83,7 +70,12 @@ def resources(kinds: Iterable[Kind], group: str, version: str) -> Json | None:
         short = kind.short or _SHORT_NAMES.get(kind.plural)
         rows.append(row | ({"shortNames": [short]} if short else {}))
         rows += [
-            row | {"name": f"{kind.plural}/{each}", "singularName": "", "verbs": _READ_VERBS.get(each, ["get", "update"])}
+            row
+            | {
+                "name": f"{kind.plural}/{each}",
+                "singularName": "",
+                "verbs": _READ_VERBS.get(each, ["get", "update"]),
+            }
             for each in sorted(kind.subresources)
         ]
     if not rows:

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 _FIRST = 1  # slot of the first variable, after the cost that is left
 
 
-class UnsupportedExpression(ValueError):
+class UnsupportedExpressionError(ValueError):
     """An expression that the engine can't compile."""
 
 
@@ -46,13 +46,13 @@ class Expression:
 
 @lru_cache(maxsize=4096)
 def compiled(text: str, names: tuple[str, ...]) -> Expression:
-    """Return an expression, the same one for all servers of a process. Raises UnsupportedExpression."""
+    """Return an expression, the same one for all servers of a process. Raises UnsupportedExpressionError."""
     variables = {name: Variable(DYN, _FIRST + index) for index, name in enumerate(names)}
     compiler = Compiler(variables, {}, _FIRST + len(names))
     try:
         node = compiler.compile(parse(text))
     except (ExpressionError, RecursionError) as error:
-        raise UnsupportedExpression(f"{text}: {error}") from error
+        raise UnsupportedExpressionError(f"{text}: {error}") from error
     return Expression(text, names, node.run, compiler.slots)
 
 

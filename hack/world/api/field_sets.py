@@ -26,7 +26,7 @@ _UNTRACKED_META = frozenset(
 
 
 class _Shape(NamedTuple):
-    """How the fields below a value are counted: `fields`, `entries` of a map list, `values` of a set, or not."""
+    """How the fields below a value are counted: as `fields`, `entries`, `values`, or `atomic`."""
 
     kind: str
     keys: tuple[str, ...] = ()
@@ -35,7 +35,9 @@ class _Shape(NamedTuple):
 def fields_of(kind: Kind, data: Json) -> dict[Path, Any]:
     """Return the fields of an object with their values. A field with others below has the value BRANCH."""
     found: dict[Path, Any] = {}
-    schema: Any = kind.custom.root if kind.custom is not None else schema_of(kind.group, kind.version, kind.kind)
+    schema: Any = (
+        kind.custom.root if kind.custom is not None else schema_of(kind.group, kind.version, kind.kind)
+    )
     for name, value in data.items():
         if name == "metadata":
             for key, each in value.items():
@@ -139,9 +141,7 @@ def encode(paths: Iterable[Path]) -> Json:
 
 def _without_dots(tree: Json) -> Json:
     """Return a set in which only fields with others below are marked as members."""
-    return {
-        step: {} if below.keys() <= {"."} else _without_dots(below) for step, below in tree.items()
-    }
+    return {step: {} if below.keys() <= {"."} else _without_dots(below) for step, below in tree.items()}
 
 
 def decode(tree: Json, path: Path = ()) -> Iterator[Path]:

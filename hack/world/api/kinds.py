@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from world.api.structural import CustomSchema
+from world.api.custom import CustomSchema
 
 Json = dict[str, Any]
 
@@ -69,9 +69,7 @@ class Kind:
         return f"{namespace}/{name}" if self.namespaced else name
 
 
-def _kinds(
-    group: str, version: str, *rows: str, namespaced: bool = True, **rules: Any
-) -> Iterable[Kind]:
+def _kinds(group: str, version: str, *rows: str, namespaced: bool = True, **rules: Any) -> Iterable[Kind]:
     """Yield kinds from rows: plural, kind and subresources."""
     for row in rows:
         plural, kind, *subresources = row.split()
@@ -101,7 +99,11 @@ _NEW_EVENT_FIELDS = {
     "reason": "reason",
     "type": "type",
     "reportingController": "reportingComponent",
-    **{name.replace("involvedObject", "regarding"): name for name in _EVENT_FIELDS if name.startswith("involved")},
+    **{
+        name.replace("involvedObject", "regarding"): name
+        for name in _EVENT_FIELDS
+        if name.startswith("involved")
+    },
 }
 
 BUILTIN: tuple[Kind, ...] = (
@@ -112,8 +114,25 @@ BUILTIN: tuple[Kind, ...] = (
         returned=True,
         selectable=_POD_FIELDS,
     ),
-    Kind("", "v1", "nodes", "Node", False, frozenset({"status"}), selectable={"spec.unschedulable": "spec.unschedulable"}),
-    Kind("", "v1", "namespaces", "Namespace", False, frozenset({"status", "finalize"}), returned=True, selectable={"status.phase": "status.phase"}),
+    Kind(
+        "",
+        "v1",
+        "nodes",
+        "Node",
+        False,
+        frozenset({"status"}),
+        selectable={"spec.unschedulable": "spec.unschedulable"},
+    ),
+    Kind(
+        "",
+        "v1",
+        "namespaces",
+        "Namespace",
+        False,
+        frozenset({"status", "finalize"}),
+        returned=True,
+        selectable={"status.phase": "status.phase"},
+    ),
     Kind("", "v1", "events", "Event", upsert=True, selectable=_EVENT_FIELDS),
     *_kinds("", "v1", "configmaps ConfigMap"),
     Kind("", "v1", "secrets", "Secret", selectable={"type": "type"}),
@@ -138,7 +157,10 @@ BUILTIN: tuple[Kind, ...] = (
     *_kinds("coordination.k8s.io", "v1", "leases Lease", upsert=True, unconditional=False),
     *_kinds("discovery.k8s.io", "v1", "endpointslices EndpointSlice", generation=True),
     *_kinds(
-        "resource.k8s.io", "v1", "resourceclaims ResourceClaim status", "resourceclaimtemplates ResourceClaimTemplate",
+        "resource.k8s.io",
+        "v1",
+        "resourceclaims ResourceClaim status",
+        "resourceclaimtemplates ResourceClaimTemplate",
         returned=True,
     ),
     *_kinds(
@@ -164,7 +186,11 @@ BUILTIN: tuple[Kind, ...] = (
         unconditional=False,
     ),
     *_kinds(
-        "rbac.authorization.k8s.io", "v1", "clusterroles ClusterRole", "clusterrolebindings ClusterRoleBinding", namespaced=False
+        "rbac.authorization.k8s.io",
+        "v1",
+        "clusterroles ClusterRole",
+        "clusterrolebindings ClusterRoleBinding",
+        namespaced=False,
     ),
     *_kinds("rbac.authorization.k8s.io", "v1", "roles Role", "rolebindings RoleBinding"),
     *_kinds(

@@ -9,7 +9,7 @@ import msgspec
 
 from world.api import forms
 from world.api.causes import Cause
-from world.api.errors import RefusedRequest, bad_request, expired, invalid_options, too_large_version
+from world.api.errors import RefusedRequestError, bad_request, expired, invalid_options, too_large_version
 from world.api.kinds import Kind
 from world.api.selectors import everything, selection
 from world.api.storage import Storage, Stored
@@ -17,17 +17,18 @@ from world.api.storage import Storage, Stored
 Json = dict[str, Any]
 
 _TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+    "The provided continue parameter is too old to display a consistent list result. You can start a new "
+    "list without the continue parameter, or use the continue token in this response to retrieve the remainder of "
     "the results. Continuing with the provided token results in an inconsistent list - objects that were "
-    "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    "created, modified, or deleted between the time the first chunk was returned and now may show up in "
+    "the list."
 )
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 -- not a password
 _MATCHES = ("Exact", "NotOlderThan")
 
 
 def list_objects(storage: Storage, kind: Kind, namespace: str, query: Mapping[str, str]) -> bytes:
-    """Return the JSON of a list, or of one page. Raises RefusedRequest."""
+    """Return the JSON of a list, or of one page. Raises RefusedRequestError."""
     _check_match(query)
     chosen = selection(kind, query)
     limit = _number(query.get("limit", ""))
@@ -40,7 +41,9 @@ def list_objects(storage: Storage, kind: Kind, namespace: str, query: Mapping[st
         asked = requested_version(query)
         if asked > storage.revision:
             raise too_large_version(kind, asked, storage.revision)
-        exact = query.get("resourceVersionMatch") == "Exact" or (limit and asked and "resourceVersionMatch" not in query)
+        exact = query.get("resourceVersionMatch") == "Exact" or (
+            limit and asked and "resourceVersionMatch" not in query
+        )
         revision, start = (asked if exact and asked else storage.revision), ""
     if revision < storage.compacted:
         raise expired(f"The provided resource version is too old: {revision}")
@@ -71,14 +74,14 @@ def render(kind: Kind, metadata: Json, objects: list[Stored]) -> bytes:
 
 
 def requested_version(query: Mapping[str, str]) -> int:
-    """Return the resourceVersion of a request, or 0 without one. Raises RefusedRequest."""
+    """Return the resourceVersion of a request, or 0 without one. Raises RefusedRequestError."""
     text = query.get("resourceVersion", "")
     if not text:
         return 0
     if not text.isdecimal():
         shown = f'strconv.ParseUint: parsing "{text}": invalid syntax'
         cause = Cause.invalid("resourceVersion", text, shown)
-        raise RefusedRequest(400, "BadRequest", f"invalid resource version: {cause.text}")
+        raise RefusedRequestError(400, "BadRequest", f"invalid resource version: {cause.text}")
     return int(text)
 
 
@@ -91,15 +94,21 @@ def _check_match(query: Mapping[str, str]) -> None:
         causes.append(Cause.unsupported("resourceVersionMatch", match, (*_MATCHES, "")))
     if not query.get("resourceVersion"):
         causes.append(
-            Cause.forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+            Cause.forbidden(
+                "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            )
         )
     if query.get("continue"):
         causes.append(
-            Cause.forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+            Cause.forbidden(
+                "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
+            )
         )
     if match == "Exact" and query.get("resourceVersion") == "0":
         causes.append(
-            Cause.forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+            Cause.forbidden(
+                "resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            )
         )
     if causes:
         raise invalid_options("ListOptions", causes)
@@ -119,7 +128,7 @@ def _token(revision: int, last: str, namespace: str) -> str:
 
 
 def _read_token(storage: Storage, kind: Kind, namespace: str, token: str) -> tuple[int, str]:
-    """Return the revision of a list, and the first key of its next page. Raises RefusedRequest."""
+    """Return the revision of a list, and the first key of its next page. Raises RefusedRequestError."""
     try:
         content = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         revision, start = int(content["rv"]), str(content["start"])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from world.api.operations import Answer, User, WebhookCall
+from world.api.operations import ADMINISTRATOR, Answer, User, WebhookCall
 from world.api.patches import MERGE
 from world.api.server import ApiServer, Request
 from world.api.watches import Watch
@@ -38,7 +38,7 @@ class LocalClient:
 
     """
 
-    def __init__(self, *, user: User = User()) -> None:
+    def __init__(self, *, user: User = ADMINISTRATOR) -> None:
         numbers = itertools.count(1)
         self.now = _START
         self.ask: Callable[[WebhookCall], Answer] | None = None
@@ -51,7 +51,9 @@ class LocalClient:
         other.__dict__ |= self.__dict__ | {"_user": User(name, ("system:authenticated",))}
         return other
 
-    def send(self, method: str, target: str, body: Any = None, content_type: str = "application/json") -> Reply:
+    def send(
+        self, method: str, target: str, body: Any = None, content_type: str = "application/json"
+    ) -> Reply:
         """Send a request. The body is JSON, or bytes as they are."""
         encoded = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         request = Request(method, target, {"content-type": content_type}, encoded, self._user)

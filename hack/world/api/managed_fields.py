@@ -7,7 +7,7 @@ conflict if another manager has one with another value.
 from typing import Any, NamedTuple
 
 from world.api import field_sets
-from world.api.errors import RefusedRequest
+from world.api.errors import RefusedRequestError
 from world.api.field_sets import BRANCH, EMPTY, Path
 from world.api.kinds import Kind
 
@@ -65,6 +65,15 @@ def write(data: Json, entries: Entries) -> None:
         data["metadata"].pop("managedFields", None)
 
 
+def _changed(before: dict[Path, Any], after: dict[Path, Any]) -> frozenset[Path]:
+    """Return the fields that are added or have another value."""
+    return frozenset(
+        path
+        for path, value in after.items()
+        if path not in before or (value is not BRANCH and value is not EMPTY and before[path] != value)
+    )
+
+
 def note_update(kind: Kind, new: Json, old: Json | None, writer: Writer, now: str) -> None:
     """Set the entries of an object that a client has created or updated, in place.
 
@@ -74,11 +83,7 @@ def note_update(kind: Kind, new: Json, old: Json | None, writer: Writer, now: st
         return  # nothing was ever tracked, and only an apply begins with it
     before = field_sets.empty_fields(kind) if old is None else field_sets.fields_of(kind, old)
     after = field_sets.fields_of(kind, new)
-    changed = {
-        path
-        for path, value in after.items()
-        if path not in before or (value is not BRANCH and value is not EMPTY and before[path] != value)
-    }
+    changed = _changed(before, after)
     removed = before.keys() - after.keys()
     entries = {} if old is None else read(old)
     for other, entry in list(entries.items()):
@@ -108,7 +113,7 @@ def conflicts(kind: Kind, applied: Json, old: Json, writer: Writer) -> list[tupl
     ]
 
 
-def refuse_conflicts(found: list[tuple[str, Path]]) -> RefusedRequest:
+def refuse_conflicts(found: list[tuple[str, Path]]) -> RefusedRequestError:
     """Return the refusal of an apply that conflicts with other managers."""
     count = len(found)
     shown = [(manager, "".join(map(_step, path))) for manager, path in found]
@@ -128,7 +133,7 @@ def refuse_conflicts(found: list[tuple[str, Path]]) -> RefusedRequest:
     ]
     plural = "s" if count > 1 else ""
     message = f"Apply failed with {count} conflict{plural}: {listed}"
-    return RefusedRequest(409, "Conflict", message, {"causes": causes})
+    return RefusedRequestError(409, "Conflict", message, {"causes": causes})
 
 
 def _step(step: str) -> str:
@@ -144,7 +149,7 @@ def applied_result(kind: Kind, applied: Json, old: Json, writer: Writer) -> tupl
     entries = read(old)
     former = entries[writer].fields if writer in entries else frozenset()
     others = frozenset().union(*(entry.fields for other, entry in entries.items() if other != writer))
-    result: Json = _joined(old, applied, kind)
+    result: Json = _joined(old, applied)
     for path in sorted(former - fields - others, key=len, reverse=True):
         _drop(result, path)
     return result, fields
@@ -159,7 +164,9 @@ def fields_of_apply(kind: Kind, applied: Json) -> frozenset[Path]:
     )
 
 
-def note_apply(kind: Kind, new: Json, old: Json | None, writer: Writer, fields: frozenset[Path], now: str) -> None:
+def note_apply(
+    kind: Kind, new: Json, old: Json | None, writer: Writer, fields: frozenset[Path], now: str
+) -> None:
     """Set the entries of an object that a client has applied, in place."""
     before = {} if old is None else field_sets.fields_of(kind, old)
     after = field_sets.fields_of(kind, new)
@@ -167,7 +174,8 @@ def note_apply(kind: Kind, new: Json, old: Json | None, writer: Writer, fields: 
     removed = before.keys() - after.keys()
     entries = {} if old is None else read(old)
     if old is not None and not entries:
-        entries[_BEFORE] = Entry(frozenset(before), now, kind.api_version)
+        untracked = _changed(field_sets.empty_fields(kind), before)
+        entries |= {_BEFORE: Entry(untracked, now, kind.api_version)} if untracked else {}
     for other, entry in list(entries.items()):
         if other != writer and not (left := entry.fields - removed - changed):
             del entries[other]
@@ -182,17 +190,17 @@ def note_apply(kind: Kind, new: Json, old: Json | None, writer: Writer, fields: 
     write(new, entries)
 
 
-def _joined(old: Any, applied: Any, kind: Kind, schema_path: Path = ()) -> Any:
+def _joined(old: Any, applied: Any) -> Any:
     """Merge applied fields into an object. Lists are replaced, but entries of map lists are merged by key."""
     if isinstance(old, dict) and isinstance(applied, dict):
         result = dict(old)
         for name, value in applied.items():
-            result[name] = _joined(old.get(name), value, kind)
+            result[name] = _joined(old.get(name), value)
         return result
     if isinstance(old, list) and isinstance(applied, list) and (key := _common_key(old, applied)):
         entries = {each[key]: each for each in old}
         for each in applied:
-            entries[each[key]] = _joined(entries.get(each[key]), each, kind)
+            entries[each[key]] = _joined(entries.get(each[key]), each)
         return list(entries.values())
     return applied
 

@@ -14,6 +14,13 @@ Json = dict[str, Any]
 _SUFFIX_LENGTH = 5
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_BASE = 58
+_IMMUTABLE = {
+    "name": "",
+    "namespace": "",
+    "uid": "",
+    "deletionTimestamp": None,
+    "deletionGracePeriodSeconds": None,
+}
 
 
 @dataclass(frozen=True)
@@ -83,12 +90,13 @@ def update_errors(meta: Json, old: Json) -> list[Cause]:
         new = [each for each in meta.get("finalizers") or () if each not in (old.get("finalizers") or ())]
         if new:
             shown = "[]string{" + ", ".join(f'"{each}"' for each in new) + "}"
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            detail = (
+                f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            )
             found.append(Cause.forbidden("metadata.finalizers", detail))
-    for name in ("name", "namespace", "uid"):
-        if meta.get(name, "") != old.get(name, ""):
-            found.append(Cause.invalid(f"metadata.{name}", meta.get(name, ""), "field is immutable"))
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        if meta.get(name) != old.get(name):
-            found.append(Cause.invalid(f"metadata.{name}", meta.get(name), "field is immutable"))
+    found += [
+        Cause.invalid(f"metadata.{name}", meta.get(name, absent), "field is immutable")
+        for name, absent in _IMMUTABLE.items()
+        if meta.get(name, absent) != old.get(name, absent)
+    ]
     return [*found, *common_errors(meta)]

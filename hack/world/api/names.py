@@ -19,11 +19,11 @@ _ANNOTATIONS_BYTES = 256 * 1024
 SUBDOMAIN_DETAIL = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
     "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    rf"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
 LABEL_DETAIL = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
-    "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+    "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 _QUALIFIED_DETAIL = (
@@ -33,8 +33,8 @@ _QUALIFIED_DETAIL = (
 )
 _VALUE_DETAIL = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
-    "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+    "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
+    "for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 _LABEL_NAMED = frozenset({"Namespace", "Service"})
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
@@ -106,12 +106,17 @@ def common_errors(meta: Json) -> Iterator[Cause]:
     for key in annotations:
         problems = qualified_problems(key.lower())
         yield from (Cause.invalid("metadata.annotations", key, each) for each in problems)
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_BYTES:
+    if (
+        sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+        > _ANNOTATIONS_BYTES
+    ):
         detail = f"Too long: may not be more than {_ANNOTATIONS_BYTES} bytes"
         yield Cause("FieldValueTooLong", "metadata.annotations", detail)
     yield from _owner_errors(meta)
     for each in meta.get("finalizers") or ():
-        yield from (Cause.invalid("metadata.finalizers", each, problem) for problem in qualified_problems(each))
+        yield from (
+            Cause.invalid("metadata.finalizers", each, problem) for problem in qualified_problems(each)
+        )
 
 
 def _owner_errors(meta: Json) -> Iterator[Cause]:

@@ -27,6 +27,10 @@ class User:
         return {"username": self.name, "groups": list(self.groups)}
 
 
+ADMINISTRATOR = User()
+"""The user with all rights."""
+
+
 @dataclass(frozen=True)
 class WebhookCall:
     """A webhook that a write must ask.
@@ -45,11 +49,11 @@ class WebhookCall:
     timeout: float
 
 
-class WebhookFailure(Exception):
+class WebhookFailedError(Exception):
     """A webhook that could not be called, or gave no answer in time."""
 
 
-Answer = Json | WebhookFailure
+Answer = Json | WebhookFailedError
 Steps = Generator[WebhookCall, Answer, _T]
 
 
@@ -80,7 +84,11 @@ class Operation:
 
     def request(self, uid: str) -> Json:
         """Return the request as expressions and webhooks see it, without the objects."""
-        resource = {"group": self.resource.group, "version": self.resource.version, "resource": self.resource.plural}
+        resource = {
+            "group": self.resource.group,
+            "version": self.resource.version,
+            "resource": self.resource.plural,
+        }
         found: Json = {
             "uid": uid,
             "kind": self.group_version_kind,

@@ -1,4 +1,4 @@
-"""The rules for pods: their defaults by admission, their validation, and the changes that updates may make."""
+"""The rules for pods: defaults by admission, validation, and the changes that updates may make."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -36,8 +36,7 @@ def tolerate_for_some_time(spec: Json) -> None:
     tolerations = spec.get("tolerations") or []
     for key in (_NOT_READY, _UNREACHABLE):
         known = any(
-            each.get("key", "") in {"", key}
-            and each.get("effect", "") in {"", "NoExecute"}
+            each.get("key", "") in {"", key} and each.get("effect", "") in {"", "NoExecute"}
             for each in tolerations
         )
         if not known:
@@ -52,7 +51,12 @@ def prepare_new(pod: Json, now: str) -> None:
     if pod["spec"]["terminationGracePeriodSeconds"] < 0:
         pod["spec"]["terminationGracePeriodSeconds"] = 1
     if pod["spec"].get("schedulingGates"):
-        condition = {"type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": now}
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": now,
+        }
         pod["status"]["conditions"] = [condition | _GATED]
 
 
@@ -140,7 +144,7 @@ def resource_errors(resources: Json, path: str) -> Iterator[Cause]:
             detail = f"must be less than or equal to {name} limit of {limits[name]}"
             yield Cause.invalid(f"{path}.requests", text, detail)
         elif "/" in name and name not in limits:
-            yield Cause.required(f"{path}.limits", f"Limit must be set for non overcommitable resources")
+            yield Cause.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
 
 
 def _resource_name_errors(name: str, path: str) -> Iterator[Cause]:
@@ -157,7 +161,9 @@ def _toleration_errors(tolerations: Sequence[Json]) -> Iterator[Cause]:
         if key:
             yield from (Cause.invalid(f"{path}.key", key, problem) for problem in qualified_problems(key))
         elif operator != "Exists":
-            detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\""
+            detail = (
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            )
             yield Cause.invalid(f"{path}.operator", operator, detail)
         if each.get("tolerationSeconds") is not None and each.get("effect") != "NoExecute":
             detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
@@ -207,11 +213,15 @@ def pod_update_errors(new: Json, old: Json) -> Iterator[Cause]:
 
 def _toleration_update_errors(spec: Json, before: Json) -> Iterator[Cause]:
     known = spec.get("tolerations") or []
-    stripped = [{name: value for name, value in each.items() if name != "tolerationSeconds"} for each in known]
+    stripped = [
+        {name: value for name, value in each.items() if name != "tolerationSeconds"} for each in known
+    ]
     for each in before.get("tolerations") or ():
         plain = {name: value for name, value in each.items() if name != "tolerationSeconds"}
         if each not in known and not (each.get("effect") == "NoExecute" and plain in stripped):
-            yield Cause.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+            yield Cause.forbidden(
+                "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+            )
             return
 
 
@@ -247,7 +257,9 @@ def bound(pod: Json, node: str, annotations: Json, labels: Json, now: str) -> Js
             meta[name] = (meta.get(name) or {}) | added
     spec["nodeName"] = node
     status.pop("nominatedNodeName", None)
-    status["conditions"] = with_condition(status.get("conditions") or [], "PodScheduled", {"status": "True"}, now)
+    status["conditions"] = with_condition(
+        status.get("conditions") or [], "PodScheduled", {"status": "True"}, now
+    )
     return pod | {"metadata": meta, "spec": spec, "status": status}
 
 
@@ -269,4 +281,3 @@ def is_ready(pod: Json) -> bool:
     """Return whether a pod has the condition Ready."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-

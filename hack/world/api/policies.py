@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from tidelock.cel.errors import EvaluationError
 from world.api import forms
-from world.api.errors import RefusedRequest, forbidden
+from world.api.errors import RefusedRequestError, forbidden
 from world.api.expressions import compiled
 from world.api.kinds import Kind
 from world.api.matching import selected
@@ -26,8 +26,10 @@ class _Denial(NamedTuple):
     reason: str
 
 
-def check_policies(storage: Storage, kinds: Mapping[tuple[str, str, str], Kind], operation: Operation, uid: str) -> None:
-    """Refuse a write that a policy denies. Raises RefusedRequest."""
+def check_policies(
+    storage: Storage, kinds: Mapping[tuple[str, str, str], Kind], operation: Operation, uid: str
+) -> None:
+    """Refuse a write that a policy denies. Raises RefusedRequestError."""
     bindings = storage.table(_BINDINGS)
     for name in sorted(bindings):
         binding = bindings[name].data
@@ -38,13 +40,19 @@ def check_policies(storage: Storage, kinds: Mapping[tuple[str, str, str], Kind],
         if not selected(storage, constraints, constraints.get("resourceRules") or (), operation):
             continue
         narrower = binding["spec"].get("matchResources")
-        if narrower and not selected(storage, narrower, narrower.get("resourceRules") or ({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]},), operation):
+        if narrower and not selected(
+            storage,
+            narrower,
+            narrower.get("resourceRules")
+            or ({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]},),
+            operation,
+        ):
             continue
         for denial in _denials(storage, kinds, policy.data, binding, operation, uid):
             raise _refusal(policy.data, binding, operation, denial)
 
 
-def _refusal(policy: Json, binding: Json, operation: Operation, denial: _Denial) -> RefusedRequest:
+def _refusal(policy: Json, binding: Json, operation: Operation, denial: _Denial) -> RefusedRequestError:
     message = (
         f"ValidatingAdmissionPolicy '{policy['metadata']['name']}' with binding "
         f"'{binding['metadata']['name']}' denied request: {denial.message}"
@@ -135,7 +143,12 @@ def _parameter(
     operation: Operation,
 ) -> Json | None:
     kind = next(
-        (each for each in kinds.values() if (each.api_version, each.kind) == (wanted["apiVersion"], wanted["kind"])), None
+        (
+            each
+            for each in kinds.values()
+            if (each.api_version, each.kind) == (wanted["apiVersion"], wanted["kind"])
+        ),
+        None,
     )
     if kind is None:
         return None

@@ -21,13 +21,21 @@ Json = dict[str, Any]
 _QUOTAS = "resourcequotas"
 _WRITER = Writer("kube-apiserver", "Update", "status")
 _COUNTED = frozenset(
-    {"pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"}
+    {
+        "pods",
+        "services",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "replicationcontrollers",
+        "resourcequotas",
+    }
 )
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 
 
 def charge(storage: Storage, quotas: Kind, operation: Operation, now: str) -> None:
-    """Refuse a creation that exceeds a quota of its namespace, and count it otherwise. Raises RefusedRequest."""
+    """Count a creation in the quotas of its namespace. Raises RefusedRequestError if it exceeds one."""
     new = operation.new
     if operation.verb != "CREATE" or operation.subresource or not operation.namespace or new is None:
         return
@@ -36,7 +44,9 @@ def charge(storage: Storage, quotas: Kind, operation: Operation, now: str) -> No
     table = storage.table(_QUOTAS)
     for key in sorted(table):
         quota = table[key].data
-        if not key.startswith(f"{operation.namespace}/") or not _in_scope(quota["spec"], operation.resource, new):
+        if not key.startswith(f"{operation.namespace}/") or not _in_scope(
+            quota["spec"], operation.resource, new
+        ):
             continue
         if (change := _charged(quota, used, operation)) is not None:
             changes.append((key, change))
@@ -93,12 +103,12 @@ def _scope_holds(scope: Json, spec: Json) -> bool:
 
 
 def _charged(quota: Json, used: Mapping[str, Decimal], operation: Operation) -> Json | None:
-    """Return a quota with an object counted, or None if it does not limit it. Raises RefusedRequest."""
+    """Return a quota with an object counted, or None if it does not limit it. Raises RefusedRequestError."""
     status, name = quota.get("status") or {}, quota["metadata"]["name"]
     hard = quota["spec"].get("hard") or {}
     limited = sorted(set(hard) & used.keys())
     if operation.resource.kind == "Pod":
-        _require_amounts(hard, used, operation, name)
+        _require_amounts(hard, operation, name)
     if not limited:
         return None
     known = status.get("used") or {}
@@ -122,7 +132,7 @@ def _text(value: Decimal | str) -> str:
     return canonical_quantity(format(value, "f") if isinstance(value, Decimal) else value)
 
 
-def _require_amounts(hard: Json, used: Mapping[str, Decimal], operation: Operation, name: str) -> None:
+def _require_amounts(hard: Json, operation: Operation, name: str) -> None:
     """Refuse a pod with a container that leaves out an amount which the quota limits."""
     wanted = [each for each in sorted(hard) if each.startswith(("requests.", "limits.")) or each in _COMPUTE]
     missing = list(_missing(wanted, operation.new or {}))

@@ -9,7 +9,7 @@ from world.api import bodies, forms, managed_fields, patches, subresources
 from world.api.causes import Cause
 from world.api.deletion import DeleteOptions
 from world.api.errors import (
-    RefusedRequest,
+    RefusedRequestError,
     bad_request,
     internal,
     invalid_options,
@@ -17,8 +17,8 @@ from world.api.errors import (
     method_not_allowed,
     not_found,
     other_uid,
-    unprocessable,
     unknown_media,
+    unprocessable,
     unsupported_media,
 )
 from world.api.kinds import Kind
@@ -51,8 +51,10 @@ class Handlers:
         self._writes = writes
         self._kinds = kinds
 
-    def handle(self, place: Endpoint, request: "Request", query: Query) -> Steps[Result]:
-        """Return the response to a request about stored objects. Raises RefusedRequest."""
+    def handle(  # noqa: PLR0911 -- one for each method
+        self, place: Endpoint, request: "Request", query: Query
+    ) -> Steps[Result]:
+        """Return the response to a request about stored objects. Raises RefusedRequestError."""
         match request.method, bool(place.name):
             case "GET", False:
                 return self._list(place, query)
@@ -134,9 +136,7 @@ class Handlers:
             read_version(meta.pop("resourceVersion", ""))
             stored = yield from self._writes.create(place, data, client)
             return 201, forms.whole(place.kind, stored)
-        stored = yield from self._writes.update(
-            place, lambda _: _copy(data), client, uid=meta.get("uid", "")
-        )
+        stored = yield from self._writes.update(place, lambda _: _copy(data), client, uid=meta.get("uid", ""))
         return 200, forms.whole(place.kind, stored)
 
     def _patch(self, place: Place, request: "Request", query: Query) -> Steps[Result]:
@@ -161,7 +161,7 @@ class Handlers:
                 raise unprocessable() if content_type == JSON_PATCH else bad_request(str(error)) from None
             try:
                 return bodies.decode(kind, patched, strict=_is_strict(query))
-            except RefusedRequest as refused:
+            except RefusedRequestError as refused:
                 raise invalid_patch(refused.message) from None
 
         stored = yield from self._writes.update(place, transform, client)
@@ -196,9 +196,20 @@ class Handlers:
         client = _client(request, query, "DeleteOptions")
         stored, removed = yield from self._writes.delete(place, options, client)
         if removed and not place.kind.returned:
-            details = {"name": place.name, "group": place.kind.group, "kind": place.kind.plural, "uid": stored.meta["uid"]}
+            details = {
+                "name": place.name,
+                "group": place.kind.group,
+                "kind": place.kind.plural,
+                "uid": stored.meta["uid"],
+            }
             shown = {name: value for name, value in details.items() if value}
-            status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": shown}
+            status = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": shown,
+            }
             return 200, status
         return 200, forms.whole(place.kind, stored)
 
@@ -215,7 +226,7 @@ class Handlers:
             item = Place(place.kind, place.namespace, stored.meta["name"])
             try:
                 yield from self._writes.delete(item, options, client)
-            except RefusedRequest as refused:
+            except RefusedRequestError as refused:
                 if refused.code != 404:  # noqa: PLR2004 -- not found
                     raise
         metadata: Json = {"resourceVersion": str(revision)}
@@ -258,7 +269,7 @@ def _patched(kind: Kind, content_type: str, data: Json, patch: Any) -> Json:
 
 
 def _patch_type(kind: Kind, request: "Request") -> str:
-    """Return the media type of a patch. Raises RefusedRequest for others than the kind's."""
+    """Return the media type of a patch. Raises RefusedRequestError for others than the kind's."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
     accepted = [JSON_PATCH, MERGE, *([] if kind.custom is not None else [STRATEGIC]), APPLY]
     if content_type not in accepted:

@@ -23,7 +23,7 @@ def everything(_: Json) -> bool:
 
 
 def selection(kind: Kind, query: Mapping[str, str]) -> Predicate:
-    """Return whether an object is selected by a request. Raises RefusedRequest for a wrong selector."""
+    """Return whether an object is selected by a request. Raises RefusedRequestError for a wrong selector."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
     if not labels and not fields:
         return everything
@@ -41,7 +41,7 @@ def _labels(data: Json) -> Json:
 
 
 def label_test(part: str) -> Predicate:
-    """Return the test of one requirement on labels. Raises RefusedRequest."""
+    """Return the test of one requirement on labels. Raises RefusedRequestError."""
     if (found := _SET.fullmatch(part)) is not None:
         key = found["key"]
         values = {value.strip() for value in found["values"].split(",")}
@@ -71,9 +71,7 @@ def _compares(value: str | None, number: int, *, less: bool) -> bool:
 def _field_test(kind: Kind, part: str) -> Predicate:
     field, operator, value = re.split(r"(!=|==|=)", part, maxsplit=1) if "=" in part else (part, "", "")
     if not operator:
-        raise bad_request(
-            f"invalid selector: '{part}'; can't understand '{part}'"
-        )
+        raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
     path = field_path(kind, field.strip())
     wanted = value.strip() if operator != "!=" else None
     unwanted = value.strip()
@@ -83,8 +81,12 @@ def _field_test(kind: Kind, part: str) -> Predicate:
 
 
 def field_path(kind: Kind, field: str) -> str:
-    """Return the path of a field that lists can be selected by. Raises RefusedRequest."""
-    if field == "metadata.name" or (field == "metadata.namespace" and kind.namespaced) or field in kind.selectable:
+    """Return the path of a field that lists can be selected by. Raises RefusedRequestError."""
+    if (
+        field == "metadata.name"
+        or (field == "metadata.namespace" and kind.namespaced)
+        or field in kind.selectable
+    ):
         return kind.selectable.get(field, field)
     if field == "metadata.namespace" and kind.custom is None:
         return field

@@ -12,13 +12,13 @@ import yaml
 
 from world.api import discovery, reviews
 from world.api.admission import Admission
-from world.api.errors import RefusedRequest, method_not_allowed, no_such_page, no_such_path, not_found
+from world.api.custom import CustomSchema
+from world.api.errors import RefusedRequestError, method_not_allowed, no_such_page, no_such_path, not_found
 from world.api.kinds import BUILTIN, REVIEWS, Kind
 from world.api.metadata import Stamps
-from world.api.operations import Answer, Steps, User, WebhookCall, WebhookFailure
+from world.api.operations import ADMINISTRATOR, Answer, Steps, User, WebhookCall, WebhookFailedError
 from world.api.requests import Endpoint, Handlers
 from world.api.storage import Storage
-from world.api.structural import CustomSchema
 from world.api.watches import Watch
 from world.api.writes import Writes
 
@@ -47,7 +47,7 @@ class Request:
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    user: User = User()
+    user: User = ADMINISTRATOR
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Response:
 def own_kinds() -> tuple[Kind, ...]:
     """Return Tidelock's kinds, which all servers of a process share."""
     files = sorted(_CRDS.glob("*.yaml"))
-    return tuple(kind_of_definition(yaml.load(each.read_bytes(), yaml.CSafeLoader)) for each in files)  # noqa: S506
+    return tuple(kind_of_definition(yaml.load(each.read_bytes(), yaml.CSafeLoader)) for each in files)
 
 
 def kind_of_definition(definition: Json) -> Kind:
@@ -133,9 +133,7 @@ class ApiServer:
     def _seed(self, target: str, body: Json) -> None:
         self.handle(Request("POST", target, body=msgspec.json.encode(body)))
 
-    def handle(
-        self, request: Request, ask: Callable[[WebhookCall], Answer] | None = None
-    ) -> Response:
+    def handle(self, request: Request, ask: Callable[[WebhookCall], Answer] | None = None) -> Response:
         """Return the response to a request.
 
         `ask` calls webhooks. Without it each call fails.
@@ -144,7 +142,7 @@ class ApiServer:
         try:
             call = next(steps)
             while True:
-                answer = ask(call) if ask is not None else WebhookFailure("no caller of webhooks")
+                answer = ask(call) if ask is not None else WebhookFailedError("no caller of webhooks")
                 call = steps.send(answer)
         except StopIteration as finished:
             response: Response = finished.value
@@ -154,7 +152,7 @@ class ApiServer:
         """Handle a request step by step: yield the webhooks to call, and return the response."""
         try:
             return (yield from self._dispatch(request))
-        except RefusedRequest as refused:
+        except RefusedRequestError as refused:
             headers = {"Content-Type": "application/json"}
             if refused.retry_after:
                 headers["Retry-After"] = str(refused.retry_after)
@@ -202,7 +200,7 @@ class ApiServer:
         return Response(200, msgspec.json.encode(found))
 
     def _endpoint(self, parts: list[str]) -> Endpoint:
-        """Return the place that a path names. Raises RefusedRequest."""
+        """Return the place that a path names. Raises RefusedRequestError."""
         match parts:
             case ["api", version, *rest]:
                 group = ""
@@ -214,7 +212,9 @@ class ApiServer:
         if len(rest) >= 3 and rest[0] == "namespaces" and (group, version, rest[2]) in self.kinds:  # noqa: PLR2004
             namespace, rest = rest[1], rest[2:]
         kind = self.kinds.get((group, version, rest[0])) if rest else None
-        if kind is None and any(each.custom is not None and each.group == group for each in self.kinds.values()):
+        if kind is None and any(
+            each.custom is not None and each.group == group for each in self.kinds.values()
+        ):
             raise no_such_page()
         if kind is None or len(rest) > 3 or bool(namespace) > kind.namespaced:  # noqa: PLR2004
             raise no_such_path()

@@ -1,7 +1,7 @@
 """Speaks HTTP/1.1 for a server in memory, on any event loop: keep-alive, chunked watches, injected faults.
 
-`ApiServer.process` yields the webhooks of a request, so other requests are handled meanwhile. The responses of
-one connection keep their order.
+`ApiServer.process` yields the webhooks of a request, so other requests are handled meanwhile. The responses
+of one connection keep their order.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import NamedTuple
 
-from world.api.operations import Answer, User, WebhookCall, WebhookFailure
+from world.api.operations import Answer, User, WebhookCall, WebhookFailedError
 from world.api.server import ApiServer, Request, Response
 from world.api.watches import Watch
 
@@ -21,7 +21,7 @@ _BOOKMARK_SECONDS = 60.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 AskWebhook = Callable[[WebhookCall], Awaitable[Answer]]
-"""Calls a webhook. It returns the answer as JSON, or a WebhookFailure."""
+"""Calls a webhook. It returns the answer as JSON, or a WebhookFailedError."""
 
 
 class Delivery(NamedTuple):
@@ -52,7 +52,7 @@ class Faults:
 
 
 async def _no_webhooks(call: WebhookCall) -> Answer:
-    return WebhookFailure(f'Post "{call.config.get("url", "")}": no caller of webhooks')
+    return WebhookFailedError(f'Post "{call.config.get("url", "")}": no caller of webhooks')
 
 
 class Site:
@@ -105,7 +105,7 @@ class Site:
             async with asyncio.timeout(call.timeout):
                 return await self.ask(call)
         except TimeoutError:
-            return WebhookFailure("context deadline exceeded")
+            return WebhookFailedError("context deadline exceeded")
 
     def user_of(self, headers: Mapping[str, str]) -> User:
         """Return the user of a request, by its token or by impersonation."""

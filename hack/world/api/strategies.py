@@ -86,7 +86,9 @@ _PREPARE: dict[str, Callable[[Json, str], None]] = {
     "ReplicationController": _status(replicas=0),
     "StatefulSet": _status(replicas=0, availableReplicas=0),
     "Deployment": _status(),
-    "DaemonSet": _status(currentNumberScheduled=0, numberMisscheduled=0, desiredNumberScheduled=0, numberReady=0),
+    "DaemonSet": _status(
+        currentNumberScheduled=0, numberMisscheduled=0, desiredNumberScheduled=0, numberReady=0
+    ),
     "Job": _job,
     "ResourceQuota": _status(),
     "ResourceClaim": _status(),
@@ -191,7 +193,10 @@ def update_errors(kind: Kind, new: Json, old: Json, subresource: str) -> list[Ca
             detail = "may not be set on pods that are already bound to a node"
             causes.append(Cause.forbidden("status.nominatedNodeName", detail))
     if kind.kind == "PersistentVolumeClaim" and _fixed_claim(new, old) != old["spec"]:
-        detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        detail = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName "
+            "for bound claims"
+        )
         causes.append(Cause.forbidden("spec", detail))
     if kind.kind == "ResourceClaim" and new["spec"] != old["spec"]:
         causes.append(Cause.invalid("spec", None, "field is immutable"))
@@ -252,7 +257,9 @@ def _claim_errors(data: Json) -> Iterator[Cause]:
 def _lease_errors(data: Json) -> Iterator[Cause]:
     spec = data.get("spec", {})
     if "leaseDurationSeconds" in spec and spec["leaseDurationSeconds"] <= 0:
-        yield Cause.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
+        yield Cause.invalid(
+            "spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"
+        )
     if "leaseTransitions" in spec and spec["leaseTransitions"] < 0:
         detail = "must be greater than or equal to 0"
         yield Cause.invalid("spec.leaseTransitions", spec["leaseTransitions"], detail)
@@ -276,7 +283,9 @@ def _event_errors(data: Json) -> Iterator[Cause]:
     controller = data.get("reportingComponent", "")
     if not controller:
         yield Cause.required("reportingController")
-    yield from (Cause.invalid("reportingController", controller, each) for each in qualified_problems(controller))
+    yield from (
+        Cause.invalid("reportingController", controller, each) for each in qualified_problems(controller)
+    )
     for name in ("reportingInstance", "action", "reason"):
         if not data.get(name):
             yield Cause.required(name)

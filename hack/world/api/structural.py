@@ -1,9 +1,9 @@
 """The schemas of CustomResourceDefinitions: pruning, defaults, values, and the rules between fields."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,18 +14,6 @@ from world.api.expressions import Rule
 
 Json = dict[str, Any]
 
-_UNCHECKED = Cause(
-    "FieldValueInvalid",
-    "<nil>",
-    "Invalid value: null: some validation rules were not checked because the object was invalid; "
-    "correct the existing errors to complete validation",
-)
-_BLOCKING = frozenset(
-    {
-        *("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"),
-        "FieldValueNotSupported",
-    }
-)
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -44,7 +32,8 @@ _NAMES: Mapping[type, str] = {
     type(None): "null",
 }
 _DATE_TIME = re.compile(
-    r"\d{4}-(0[1-9]|1[0-2])-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[+-][0-2]\d:[0-5]\d)", re.ASCII
+    r"\d{4}-(0[1-9]|1[0-2])-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[+-][0-2]\d:[0-5]\d)",
+    re.ASCII,
 )
 
 
@@ -53,7 +42,7 @@ class Structural:
     """One schema of a CustomResourceDefinition with those below it."""
 
     plain: Json
-    properties: "dict[str, Structural]"
+    properties: "Mapping[str, Structural]"
     items: "Structural | None"
     values: "Structural | None"
     rules: tuple[Rule, ...]
@@ -112,37 +101,45 @@ def prune(schema: Structural, value: Any, path: str, unknown: list[str]) -> Any:
 def fill(schema: Structural, value: Any) -> None:
     """Set the defaults of absent fields in place. A null counts as absent, unless a list has it."""
     if isinstance(value, dict):
-        for name in [name for name, each in value.items() if each is None]:
-            below = schema.properties.get(name) or schema.values
-            if below is not None and not below.plain.get("nullable"):
-                del value[name]
-        for name, below in schema.properties.items():
-            if name not in value and "default" in below.plain:
-                value[name] = deepcopy(below.plain["default"])
-            if name in value:
-                fill(below, value[name])
-        if schema.values is not None:
-            for each in value.values():
-                fill(schema.values, each)
+        _fill_object(schema, value)
     elif isinstance(value, list) and schema.items is not None:
         for each in value:
             fill(schema.items, each)
+
+
+def _fill_object(schema: Structural, value: Json) -> None:
+    for name in [name for name, each in value.items() if each is None]:
+        below = schema.properties.get(name) or schema.values
+        if below is not None and not below.plain.get("nullable"):
+            del value[name]
+    for name, below in schema.properties.items():
+        if name not in value and "default" in below.plain:
+            value[name] = deepcopy(below.plain["default"])
+        if name in value:
+            fill(below, value[name])
+    if schema.values is not None:
+        for each in value.values():
+            fill(schema.values, each)
 
 
 def value_errors(schema: Structural, value: Any, path: str) -> Iterator[Cause]:
     """Yield the errors of a value that its schema alone shows, in the words of kube-openapi."""
     if value is None and schema.plain.get("nullable"):
         return
-    if (mismatch := _type_error(schema, value, path)) is not None:
+    allowed = schema.plain.get("enum")
+    mismatch = _type_error(schema, value, path)
+    if mismatch is not None:
         yield mismatch
         if isinstance(value, float) and schema.plain.get("type") == "integer":
             detail = f"Checked value must be of type integer (default format) in {path}"
             yield Cause.invalid("<nil>", "", detail)
-        if (allowed := schema.plain.get("enum")) is not None:
-            yield Cause.unsupported(path, value, [str(each) for each in allowed])
-        return
-    if (allowed := schema.plain.get("enum")) is not None and value not in allowed:
+    if allowed is not None and (mismatch is not None or value not in allowed):
         yield Cause.unsupported(path, value, [str(each) for each in allowed])
+    if mismatch is None:
+        yield from _content_errors(schema, value, path)
+
+
+def _content_errors(schema: Structural, value: Any, path: str) -> Iterator[Cause]:
     match value:
         case bool():
             return
@@ -162,9 +159,11 @@ def _type_error(schema: Structural, value: Any, path: str) -> Cause | None:
         if isinstance(value, str | int) and not isinstance(value, bool):
             return None
         wanted = "integer,string"
-    elif not wanted or (type(value) in _TYPES[wanted]):
-        return None
-    elif wanted == "integer" and isinstance(value, float) and value.is_integer():
+    elif (
+        not wanted
+        or (type(value) in _TYPES[wanted])
+        or (wanted == "integer" and isinstance(value, float) and value.is_integer())
+    ):
         return None
     found = _NAMES[type(value)]
     if schema.plain.get("format") == "date-time" and type(value) is int:
@@ -244,43 +243,3 @@ def _number_errors(plain: Json, value: float, path: str) -> Iterator[Cause]:
         yield Cause.invalid(path, value, f"{path} in body should be greater than or equal to {least}")
     if (most := plain.get("maximum")) is not None and value > most:
         yield Cause.invalid(path, value, f"{path} in body should be less than or equal to {most}")
-
-
-@dataclass
-class CustomSchema:
-    """The schema of a kind, as its CustomResourceDefinition has it."""
-
-    root: Structural
-    status: bool
-    _known: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, version: Json) -> Self:
-        """Return the schema of a version of a CustomResourceDefinition."""
-        return cls(
-            Structural.read(version["schema"]["openAPIV3Schema"]), "status" in version.get("subresources", {})
-        )
-
-    def decode(self, value: Json, unknown: list[str]) -> Json:
-        """Return an object with its defaults and without unknown fields. The metadata is left as it is."""
-        own = {name: each for name, each in value.items() if name not in {"apiVersion", "kind", "metadata"}}
-        pruned: Json = prune(self.root, own, "", unknown)
-        fill(self.root, pruned)
-        named = {name: value[name] for name in ("apiVersion", "kind", "metadata") if name in value}
-        return named | pruned
-
-    def errors(self, new: Json, old: Json | None, known: Sequence[Cause], *, values: bool = True) -> list[Cause]:
-        """Return the errors of an object after those of its metadata.
-
-        They are those of its values, and then those of the rules between its fields. The rules are not
-        checked if others make the object unreadable.
-        """
-        own = {name: each for name, each in new.items() if name not in {"apiVersion", "kind", "metadata"}}
-        found = [*known, *(value_errors(self.root, own, "") if values else ())]
-        if any(cause.reason in _BLOCKING for cause in found):
-            return [*found, _UNCHECKED] if self.root.has_rules else found
-        if self.root.has_rules:
-            from world.api.rules import rule_errors
-
-            found += rule_errors(self.root, new, old)
-        return found

@@ -34,7 +34,7 @@ _EVICTED = {
 
 
 def bind(writes: Writes, place: Place, body: Json, client: Client) -> Steps[Json]:
-    """Bind a pod to a node. Raises RefusedRequest."""
+    """Bind a pod to a node. Raises RefusedRequestError."""
     target, meta = body.get("target") or {}, body.get("metadata") or {}
     causes = []
     if (kind := target.get("kind", "")) not in {"", "Node"}:
@@ -44,7 +44,9 @@ def bind(writes: Writes, place: Place, body: Json, client: Client) -> Steps[Json
     stored_first = writes.storage.get(place.resource, place.key)
     if meta.get("name", place.name) != place.name:
         raise bad_request("name in URL does not match name in Binding object")
-    operation = _operation(place, body | {"metadata": meta | {"namespace": place.namespace}}, client, "v1", "Binding")
+    operation = _operation(
+        place, body | {"metadata": meta | {"namespace": place.namespace}}, client, "v1", "Binding"
+    )
     yield from writes.review(operation)
     if causes:
         texts = [cause.text for cause in causes]
@@ -74,8 +76,8 @@ def _check_bindable(place: Place, stored: Stored, meta: Json) -> None:
         prefix = f"/registry/pods/{place.key}"
         detail = (
             f"StorageError: invalid object, Code: 4, Key: {prefix}, ResourceVersion: 0, AdditionalErrorMsg: "
-            f"Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: "
-            f"{stored.meta['resourceVersion']}"
+            f"Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object "
+            f"meta: {stored.meta['resourceVersion']}"
         )
         raise conflict(place.kind, place.name, detail)
     detail = ""
@@ -100,7 +102,7 @@ def _operation(place: Place, body: Json, client: Client, api_version: str, kind:
 
 
 def evict(writes: Writes, budgets: Kind, place: Place, body: Json, client: Client) -> Steps[Json]:
-    """Evict a pod, if the budget that selects it allows a disruption. Raises RefusedRequest."""
+    """Evict a pod, if the budget that selects it allows a disruption. Raises RefusedRequestError."""
     options = DeleteOptions.read(body.get("deleteOptions") or {}, {})
     if (body.get("metadata") or {}).get("name", "") != place.name:
         raise bad_request("name in URL does not match name in Eviction object")
@@ -116,7 +118,9 @@ def evict(writes: Writes, budgets: Kind, place: Place, body: Json, client: Clien
     check_preconditions(place.kind, stored, options)
     whole = Place(place.kind, place.namespace, place.name)
     if not (client.dry_run or options.dry_run):
-        conditions = with_condition(pod["status"].get("conditions") or [], "DisruptionTarget", _EVICTED, writes.stamps.now)
+        conditions = with_condition(
+            pod["status"].get("conditions") or [], "DisruptionTarget", _EVICTED, writes.stamps.now
+        )
         writes.overwrite(whole, pod | {"status": pod["status"] | {"conditions": conditions}})
         options = DeleteOptions(options.uid, "", options.grace, options.policy, options.dry_run)
     yield from writes.delete(whole, options, client)
@@ -129,7 +133,7 @@ def _is_protected(pod: Json) -> bool:
 
 
 def _use_budget(writes: Writes, budgets: Kind, pod: Json, place: Place, *, dry_run: bool) -> None:
-    """Take a disruption from the budget of a pod. Raises RefusedRequest."""
+    """Take a disruption from the budget of a pod. Raises RefusedRequestError."""
     table = writes.storage.table(_BUDGETS)
     labels = pod["metadata"].get("labels") or {}
     asked = [
@@ -154,7 +158,9 @@ def _use_budget(writes: Writes, budgets: Kind, pod: Json, place: Place, *, dry_r
     if allowed < 0:
         raise forbidden(budgets, name, "pdb disruptions allowed is negative")
     if len(status.get("disruptedPods") or ()) > _MOST_DISRUPTED:
-        raise forbidden(budgets, name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller")
+        raise forbidden(
+            budgets, name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        )
     if not allowed:
         detail = (
             f"The disruption budget {name} needs {status['desiredHealthy']} healthy pods and has "

@@ -111,7 +111,7 @@ def _under(stored: Stored, revision: int) -> Stored:
 
 
 def _initial_events(query: Mapping[str, str]) -> bool | None:
-    """Return sendInitialEvents, or None without it. Raises RefusedRequest."""
+    """Return sendInitialEvents, or None without it. Raises RefusedRequestError."""
     text = query.get("sendInitialEvents")
     match = query.get("resourceVersionMatch")
     if text is None:

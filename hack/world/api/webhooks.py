@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from tidelock.cel.errors import EvaluationError
-from world.api.errors import RefusedRequest, internal
+from world.api.errors import RefusedRequestError, internal
 from world.api.expressions import compiled
 from world.api.matching import selected
-from world.api.operations import Operation, Steps, WebhookCall, WebhookFailure
+from world.api.operations import Operation, Steps, WebhookCall, WebhookFailedError
 from world.api.patches import PatchError, edited
 from world.api.storage import Storage
 
@@ -27,7 +27,9 @@ def _hooks(storage: Storage, plural: str, operation: Operation, uid: str) -> Ite
     table = storage.table(f"{plural}.{_GROUP}")
     for name in sorted(table):
         for hook in table[name].data.get("webhooks") or ():
-            if selected(storage, hook, hook.get("rules") or (), operation) and _conditions_hold(hook, operation, uid):
+            if selected(storage, hook, hook.get("rules") or (), operation) and _conditions_hold(
+                hook, operation, uid
+            ):
                 yield hook
 
 
@@ -43,7 +45,7 @@ def _conditions_hold(hook: Json, operation: Operation, uid: str) -> bool:
         except EvaluationError as error:
             if hook.get("failurePolicy", "Fail") == "Ignore":
                 return False
-            raise RefusedRequest(403, "Forbidden", str(error)) from None
+            raise RefusedRequestError(403, "Forbidden", str(error)) from None
     return True
 
 
@@ -65,12 +67,14 @@ def validate(storage: Storage, operation: Operation, uid: str) -> Steps[None]:
 
 
 def _ask(hook: Json, operation: Operation, uid: str) -> Steps[Json | None]:
-    """Return the response of a webhook, or None if it failed and may be ignored. Raises RefusedRequest."""
+    """Return the response of a webhook, or None for a failure that is ignored. Raises RefusedRequestError."""
     request = operation.request(uid) | {"object": operation.new, "oldObject": operation.old}
-    review = {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/v1", "request": request}
-    answer = yield WebhookCall(hook["name"], hook.get("clientConfig", {}), review, hook.get("timeoutSeconds", 10))
+    review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    answer = yield WebhookCall(
+        hook["name"], hook.get("clientConfig", {}), review, hook.get("timeoutSeconds", 10)
+    )
     problem = ""
-    if isinstance(answer, WebhookFailure):
+    if isinstance(answer, WebhookFailedError):
         problem = str(answer)
     elif not isinstance(answer.get("response"), dict):
         problem = "webhook response is missing"
@@ -86,7 +90,7 @@ def _ask(hook: Json, operation: Operation, uid: str) -> Steps[Json | None]:
     return response
 
 
-def _failed(webhook: str, problem: str) -> RefusedRequest:
+def _failed(webhook: str, problem: str) -> RefusedRequestError:
     message = f'failed calling webhook "{webhook}": {problem}'
     refused = internal(f"Internal error occurred: {message}")
     refused.reason = "InternalError"
@@ -94,10 +98,10 @@ def _failed(webhook: str, problem: str) -> RefusedRequest:
     return refused
 
 
-def _denied(webhook: str, status: Json) -> RefusedRequest:
+def _denied(webhook: str, status: Json) -> RefusedRequestError:
     denied = f'admission webhook "{webhook}" denied the request'
     detail = status.get("message") or status.get("reason")
     message = f"{denied}: {detail}" if detail else f"{denied} without explanation"
     code = status.get("code", 0)
-    code = code if code >= _LOWEST_FAILURE else _LOWEST_FAILURE
-    return RefusedRequest(code, status.get("reason", ""), message, status.get("details"))
+    code = max(code, _LOWEST_FAILURE)
+    return RefusedRequestError(code, status.get("reason", ""), message, status.get("details"))

@@ -22,7 +22,7 @@ from world.api.errors import (
 from world.api.kinds import Kind
 from world.api.managed_fields import Writer
 from world.api.metadata import Stamps, keep_fixed, stamp_new
-from world.api.operations import Operation, Steps, User
+from world.api.operations import ADMINISTRATOR, Operation, Steps, User
 from world.api.storage import Storage, Stored
 from world.api.strategies import (
     create_errors,
@@ -78,7 +78,7 @@ class Client:
 
     """
 
-    user: User = User()
+    user: User = ADMINISTRATOR
     manager: str = "unknown"
     options: Json = field(default_factory=dict)
 
@@ -89,7 +89,7 @@ class Client:
 
 
 def read_version(text: str) -> int:
-    """Return the version that an object presumes, or 0 without one. Raises RefusedRequest."""
+    """Return the version that an object presumes, or 0 without one. Raises RefusedRequestError."""
     if text and not text.isdecimal():
         raise internal(f'strconv.ParseUint: parsing "{text}": invalid syntax')
     return int(text or 0)
@@ -106,7 +106,7 @@ class Writes:
     def create(
         self, place: Place, data: Json, client: Client, *, applied: Json | None = None
     ) -> Steps[Stored]:
-        """Store a new object. Raises RefusedRequest."""
+        """Store a new object. Raises RefusedRequestError."""
         kind = place.kind
         meta = data["metadata"]
         if kind.namespaced:
@@ -128,7 +128,9 @@ class Writes:
         partial = prepare_create(kind, data, self.stamps.now)
         causes = create_errors(kind, data)
         if causes:
-            raise invalid(kind, meta.get("name", ""), causes, shown=data.get("kind", "") if kind.custom else "")
+            raise invalid(
+                kind, meta.get("name", ""), causes, shown=data.get("kind", "") if kind.custom else ""
+            )
         operation.new, operation.name = data, meta["name"]
         yield from self._admission.validate(operation)
         key = kind.key(place.namespace, meta["name"])
@@ -147,7 +149,7 @@ class Writes:
         uid: str = "",
         applied: Json | None = None,
     ) -> Steps[Stored]:
-        """Replace a stored object by a function of it. Raises RefusedRequest."""
+        """Replace a stored object by a function of it. Raises RefusedRequestError."""
         for _ in range(_ATTEMPTS):
             stored = self.storage.get(place.resource, place.key)
             if stored is None:
@@ -171,17 +173,17 @@ class Writes:
     def _check_identity(self, place: Place, new: Json) -> None:
         meta = new["metadata"]
         if meta.get("name", "") != place.name:
+            shown = meta.get("name", "")
             raise bad_request(
-                f"the name of the object ({meta.get('name', '')}) does not match the name on the URL ({place.name})"
+                f"the name of the object ({shown}) does not match the name on the URL ({place.name})"
             )
         if not place.kind.namespaced:
             meta.pop("namespace", None)
-        else:
-            if meta.setdefault("namespace", place.namespace) != place.namespace:
-                raise bad_request(
-                    f"the namespace of the object ({meta['namespace']}) does not match the namespace on the URL "
-                    f"({place.namespace})"
-                )
+        elif meta.setdefault("namespace", place.namespace) != place.namespace:
+            raise bad_request(
+                f"the namespace of the object ({meta['namespace']}) does not match the namespace on the URL "
+                f"({place.namespace})"
+            )
 
     def _check_version(self, place: Place, new: Json, stored: Stored) -> None:
         version = read_version(new["metadata"].get("resourceVersion", ""))
@@ -192,7 +194,7 @@ class Writes:
             raise conflict(place.kind, place.name, MODIFIED)
 
     def _prepare(self, place: Place, new: Json, stored: Stored) -> None:
-        """Set what an update can't change, and check the rest. Raises RefusedRequest."""
+        """Set what an update can't change, and check the rest. Raises RefusedRequestError."""
         kind, old = place.kind, stored.data
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         keep_fixed(new["metadata"], old["metadata"])
@@ -234,7 +236,12 @@ class Writes:
         return self.storage.put(place.resource, place.key, data)
 
     def delete(self, place: Place, options: DeleteOptions, client: Client) -> Steps[tuple[Stored, bool]]:
-        """Delete an object, or mark it. Return its last version, and whether it is gone. Raises RefusedRequest."""
+        """Delete or mark an object. Return its last version and whether it is gone.
+
+        Raises:
+            RefusedRequestError: the object is not there, is another one, or admission refuses.
+
+        """
         stored = self.storage.get(place.resource, place.key)
         if stored is None:
             raise not_found(place.kind, place.name)
@@ -260,14 +267,22 @@ class Writes:
             raise not_found(place.kind, place.name)
         return stored
 
-    def _operation(self, verb: str, place: Place, new: Json | None, old: Json | None, client: Client) -> Operation:
+    def _operation(
+        self, verb: str, place: Place, new: Json | None, old: Json | None, client: Client
+    ) -> Operation:
         return Operation(
-            verb, place.kind, place.namespace, place.name, place.subresource, new, old, client.user, client.options
+            verb,
+            place.kind,
+            place.namespace,
+            place.name,
+            place.subresource,
+            new,
+            old,
+            client.user,
+            client.options,
         )
 
     def review(self, operation: Operation) -> Steps[None]:
         """Pass an operation through admission alone, as for a subresource that is only created."""
         yield from self._admission.mutate(operation)
         yield from self._admission.validate(operation)
-
-

@@ -11,7 +11,7 @@ from pathlib import Path
 from cluster.crds import install_crds
 from devcluster import start_cluster
 from world.differential.compare import compare
-from world.differential.differences import DIFFERENCES
+from world.differential.differences import DIFFERENCES, NOT_DRAWN
 from world.differential.sides import Real
 
 
@@ -20,8 +20,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sequences", type=int, default=100, help="number of sequences")
     parser.add_argument("--first", type=int, default=0, help="seed of the first one")
-    parser.add_argument("--kubeconfig", type=Path, help="a real server with the CRDs. Otherwise one is started")
-    parser.add_argument("--most", type=int, default=20, help="stop after this many sequences with differences")
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="a real server with the CRDs. Otherwise one is started"
+    )
+    parser.add_argument(
+        "--most", type=int, default=20, help="stop after this many sequences with differences"
+    )
     parser.add_argument("--each", type=int, default=2, help="differences to print of a sequence")
     options = parser.parse_args()
     with ExitStack() as stack:
@@ -48,6 +52,9 @@ def _run(real: Real, options: argparse.Namespace) -> int:
     print("Differences that are left, by name:")
     for row in DIFFERENCES:
         print(f"  {row.name}: {row.reason}")
+    print("Parts that are not drawn:")
+    for name, reason in NOT_DRAWN.items():
+        print(f"  {name}: {reason}")
     return int(different > 0)
 
 

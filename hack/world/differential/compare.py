@@ -16,6 +16,7 @@ Json = dict[str, Any]
 
 _CODES = "code"
 _PATIENCE, _PAUSE = 100, 0.1  # repetitions of a step that waits, and the seconds between two
+_LONGEST = 700  # characters of a value
 _SHOWN = 5  # differences of one step
 
 
@@ -31,7 +32,10 @@ class Mismatch:
 
     def __str__(self) -> str:
         """Return the step, and the parts of both answers that differ."""
-        lines = [f"sequence {self.sequence}, step {self.number}: {self.step.method} {self.step.path} {dict(self.step.query)}"]
+        lines = [
+            f"sequence {self.sequence}, step {self.number}: {self.step.method} {self.step.path} "
+            f"{dict(self.step.query)}"
+        ]
         lines.append(f"  body {self.step.content_type}: {str(self.step.body)[:600]}")
         found = list(difference(self.real, self.own))
         for path, real, own in found[:_SHOWN]:
@@ -43,7 +47,7 @@ class Mismatch:
 
 def _short(value: Any) -> str:
     text = json.dumps(value)
-    return text if len(text) < 700 else f"{text[:700]}…"
+    return text if len(text) < _LONGEST else f"{text[:_LONGEST]}…"
 
 
 class _Absent:
@@ -100,7 +104,9 @@ def _without_bookmarks(body: Any) -> Any:
     if not isinstance(body, list):
         return body
     return [
-        each if each["type"] != "BOOKMARK" else {"type": "BOOKMARK", "annotations": each["object"]["metadata"].get("annotations")}
+        each
+        if each["type"] != "BOOKMARK"
+        else {"type": "BOOKMARK", "annotations": each["object"]["metadata"].get("annotations")}
         for each in body
         if each["type"] != "BOOKMARK" or each["object"]["metadata"].get("annotations")
     ]
@@ -115,9 +121,7 @@ def compare_steps(name: str, steps: list[Step], real: Real) -> list[Mismatch]:
     """Run given steps against both servers, and return those whose answers differ."""
     own = InMemory(time.time)
     own.server.storage.revision = own.server.storage.compacted = 10**9
-    pairs = zip(
-        steps, _normal(steps, _run(real, steps)), _normal(steps, _run(own, steps)), strict=True
-    )
+    pairs = zip(steps, _normal(steps, _run(real, steps)), _normal(steps, _run(own, steps)), strict=True)
     return [
         Mismatch(name, number, step, theirs, ours)
         for number, (step, theirs, ours) in enumerate(pairs)

@@ -23,7 +23,11 @@ class Normal:
         match value:
             case dict():
                 meta = value.get("metadata")
-                if isinstance(meta, dict) and meta.get("uid") and str(meta.get("resourceVersion")).isdecimal():
+                if (
+                    isinstance(meta, dict)
+                    and meta.get("uid")
+                    and str(meta.get("resourceVersion")).isdecimal()
+                ):
                     self._versions.add(int(meta["resourceVersion"]))
                 for each in value.values():
                     self.note(each)
@@ -53,7 +57,9 @@ class Normal:
                 return "token"
             case "managedFields", list():
                 rows = [self.rename(each) for each in value]
-                return sorted(rows, key=lambda row: (row["operation"], row["manager"], row.get("subresource", "")))
+                return sorted(
+                    rows, key=lambda row: (row["operation"], row["manager"], row.get("subresource", ""))
+                )
         return self.rename(value)
 
     def _text(self, text: str) -> str:
@@ -62,5 +68,5 @@ class Normal:
 
 
 def _when(found: re.Match[str]) -> str:
-    moment = datetime.fromisoformat(found[0].replace("Z", "+00:00"))
+    moment = datetime.fromisoformat(found[0])
     return "now" if abs(datetime.now(UTC) - moment) < _RECENT else found[0]

@@ -11,10 +11,36 @@ import yaml
 Json = dict[str, Any]
 
 _SAMPLES = Path(__file__).parents[3] / "manifests" / "samples"
-_WRONG: tuple[Any, ...] = ("", "x y", -1, 0, 2**40, 1.5, True, None, [], {}, ["x"], {"x": 1}, "2030-01-01T00:00:00Z", "99999Gi")
-_LABELS = ({"app": "a"}, {"app": "b"}, {"app": "a", "x": "1"}, {}, {"app": "a", "tier": "t"})
+_WRONG: tuple[Any, ...] = (
+    "",
+    "x y",
+    -1,
+    0,
+    2**40,
+    1.5,
+    True,
+    None,
+    [],
+    {},
+    ["x"],
+    {"x": 1},
+    "2030-01-01T00:00:00Z",
+    "99999Gi",
+)
+_LABELS: tuple[dict[str, str], ...] = (
+    {"app": "a"},
+    {"app": "b"},
+    {"app": "a", "x": "1"},
+    {},
+    {"app": "a", "tier": "t"},
+)
 _CPU = ("1", "500m", "0.5", "1000m", 2, "2e3m", "1.5")
 _MEMORY = ("1Gi", "1024Mi", "0.5Gi", 1048576, "1e9", "1500000k")
+
+
+def likely(rng: Random, chance: float) -> bool:
+    """Return True with a chance between 0 and 1."""
+    return rng.random() < chance
 
 
 def labels(rng: Random) -> Json:
@@ -24,17 +50,20 @@ def labels(rng: Random) -> Json:
 
 def container(rng: Random, name: str = "c") -> Json:
     """Return a container."""
-    made: Json = {"name": name, "image": rng.choice(("i", "i:1", "registry.example.com:5000/i", "i@sha256:0"))}
-    if rng.random() < 0.6:
+    made: Json = {
+        "name": name,
+        "image": rng.choice(("i", "i:1", "registry.example.com:5000/i", "i@sha256:0")),
+    }
+    if likely(rng, 0.6):
         resources: Json = {}
         for field in rng.sample(("requests", "limits"), rng.randint(1, 2)):
             resources[field] = {
                 name: rng.choice(values)
                 for name, values in (("cpu", _CPU), ("memory", _MEMORY))
-                if rng.random() < 0.8
+                if likely(rng, 0.8)
             }
         made["resources"] = resources
-    if rng.random() < 0.1:
+    if likely(rng, 0.1):
         made["ports"] = [{"containerPort": 80, "hostPort": rng.choice((0, 8080))}]
     return made
 
@@ -42,7 +71,7 @@ def container(rng: Random, name: str = "c") -> Json:
 def pod(rng: Random) -> Json:
     """Return the spec of a pod with its kind."""
     spec: Json = {"containers": [container(rng)]}
-    if rng.random() < 0.15:
+    if likely(rng, 0.15):
         spec["containers"].append(container(rng, rng.choice(("d", "c"))))
     for name, chance, values in (
         ("schedulerName", 0.3, ("tidelock-scheduler", "")),
@@ -53,16 +82,48 @@ def pod(rng: Random) -> Json:
         ("priorityClassName", 0.1, ("system-node-critical", "nope", "")),
         ("restartPolicy", 0.2, ("Never", "OnFailure", "Sometimes")),
         ("hostNetwork", 0.1, (False, True)),
-        ("tolerations", 0.2, ([{"operator": "Exists"}], [{"key": "a", "value": "b", "effect": "NoSchedule"}], [{"key": "a", "operator": "Exists", "value": "b"}], [{"value": "b"}], [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}])),
+        (
+            "tolerations",
+            0.2,
+            (
+                [{"operator": "Exists"}],
+                [{"key": "a", "value": "b", "effect": "NoSchedule"}],
+                [{"key": "a", "operator": "Exists", "value": "b"}],
+                [{"value": "b"}],
+                [
+                    {
+                        "key": "node.kubernetes.io/not-ready",
+                        "operator": "Exists",
+                        "effect": "NoExecute",
+                        "tolerationSeconds": 5,
+                    }
+                ],
+            ),
+        ),
         ("nodeName", 0.1, ("n1",)),
         ("preemptionPolicy", 0.05, ("Never", "PreemptLowerPriority")),
         ("enableServiceLinks", 0.1, (False, True)),
         ("serviceAccountName", 0.1, ("sa",)),
         ("unknownField", 0.05, (1,)),
         ("volumes", 0.1, ([{"name": "v"}], [{"name": "v", "configMap": {"name": "c"}}])),
-        ("affinity", 0.1, ({}, {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}]}}})),
+        (
+            "affinity",
+            0.1,
+            (
+                {},
+                {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}
+                            ]
+                        }
+                    }
+                },
+            ),
+        ),
     ):
-        if rng.random() < chance:
+        if likely(rng, chance):
             spec[name] = deepcopy(rng.choice(values))
     return {"kind": "Pod", "apiVersion": "v1", "spec": spec}
 
@@ -85,18 +146,29 @@ def node(rng: Random) -> Json:
         "spec": {},
         "status": {"capacity": {"cpu": rng.choice(_CPU), "memory": rng.choice(_MEMORY), "pods": "110"}},
     }
-    if rng.random() < 0.3:
-        made["spec"] = {"unschedulable": rng.choice((True, False)), "taints": rng.choice(([], [{"key": "a", "effect": "NoSchedule"}]))}
-    if rng.random() < 0.3:
+    if likely(rng, 0.3):
+        made["spec"] = {
+            "unschedulable": rng.choice((True, False)),
+            "taints": rng.choice(([], [{"key": "a", "effect": "NoSchedule"}])),
+        }
+    if likely(rng, 0.3):
         made["status"]["conditions"] = [{"type": "Ready", "status": rng.choice(("True", "False"))}]
     return made
 
 
 def budget(rng: Random) -> Json:
     """Return a PodDisruptionBudget."""
-    spec: Json = {"selector": rng.choice(({"matchLabels": {"app": "a"}}, {}, {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]}))}
+    spec: Json = {
+        "selector": rng.choice(
+            (
+                {"matchLabels": {"app": "a"}},
+                {},
+                {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "b"]}]},
+            )
+        )
+    }
     spec[rng.choice(("maxUnavailable", "minAvailable"))] = rng.choice((1, 0, "50%"))
-    if rng.random() < 0.2:
+    if likely(rng, 0.2):
         spec["unhealthyPodEvictionPolicy"] = rng.choice(("AlwaysAllow", "IfHealthyBudget"))
     return {"kind": "PodDisruptionBudget", "apiVersion": "policy/v1", "spec": spec}
 
@@ -107,9 +179,11 @@ def lease(rng: Random) -> Json:
         "holderIdentity": rng.choice(("me", "you", "")),
         "leaseDurationSeconds": rng.choice((15, 1, 0)),
         "leaseTransitions": rng.choice((0, 1, 7, -1)),
-        "renewTime": rng.choice(("2026-01-01T00:00:00.000001Z", "2026-01-01T01:00:00.500000+01:00", "2026-01-01T00:00:00Z")),
+        "renewTime": rng.choice(
+            ("2026-01-01T00:00:00.000001Z", "2026-01-01T01:00:00.500000+01:00", "2026-01-01T00:00:00Z")
+        ),
     }
-    chosen = {name: value for name, value in spec.items() if rng.random() < 0.8}
+    chosen = {name: value for name, value in spec.items() if likely(rng, 0.8)}
     return {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "spec": chosen}
 
 
@@ -125,7 +199,7 @@ def event(rng: Random) -> Json:
         "reportingController": "tidelock-scheduler",
         "reportingInstance": "tidelock-0",
     }
-    chosen = {name: value for name, value in made.items() if rng.random() < 0.95}
+    chosen = {name: value for name, value in made.items() if likely(rng, 0.95)}
     return {"kind": "Event", "apiVersion": "events.k8s.io/v1", **chosen}
 
 
@@ -145,15 +219,18 @@ def replica_set(rng: Random) -> Json:
 def deployment(rng: Random) -> Json:
     """Return a Deployment."""
     made = replica_set(rng) | {"kind": "Deployment"}
-    if rng.random() < 0.3:
+    if likely(rng, 0.3):
         made["spec"]["strategy"] = {"type": "Recreate"}
     return made
 
 
 def claim(rng: Random) -> Json:
     """Return a PersistentVolumeClaim."""
-    spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": rng.choice(("1Gi", "1024Mi"))}}}
-    if rng.random() < 0.5:
+    spec: Json = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": rng.choice(("1Gi", "1024Mi"))}},
+    }
+    if likely(rng, 0.5):
         spec["storageClassName"] = rng.choice(("", "fast"))
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "spec": spec}
 
@@ -166,7 +243,7 @@ def priority_class(rng: Random) -> Json:
 def device_claim(rng: Random) -> Json:
     """Return a ResourceClaim."""
     exactly: Json = {"deviceClassName": "gpu"}
-    if rng.random() < 0.3:
+    if likely(rng, 0.3):
         exactly["count"] = rng.choice((1, 2))
     return {
         "kind": "ResourceClaim",
@@ -192,7 +269,7 @@ def own(kind: str) -> Callable[[Random], Json]:
     """Return the drawing of one of Tidelock's kinds."""
 
     def draw(rng: Random) -> Json:
-        if kind == "Reservation" and rng.random() < 0.7:
+        if kind == "Reservation" and likely(rng, 0.7):
             return reservation(rng)
         made = deepcopy(rng.choice(SAMPLES[kind]))
         made.pop("metadata", None)
@@ -230,7 +307,7 @@ def reservation(rng: Random) -> Json:
         ("borrowable", 0.1, (True, False)),
         ("anyOf", 0.1, ("g",)),
     ):
-        if rng.random() < chance:
+        if likely(rng, chance):
             spec[name] = deepcopy(rng.choice(values))
     return {"kind": "Reservation", "apiVersion": "tidelock.dev/v1alpha1", "spec": spec}
 
@@ -242,7 +319,7 @@ def broken(rng: Random, made: Json) -> Json:
     if not places:
         return made
     parent, name = rng.choice(places)
-    if rng.random() < 0.3:
+    if likely(rng, 0.3):
         del parent[name]
     else:
         parent[name] = deepcopy(rng.choice(_WRONG))

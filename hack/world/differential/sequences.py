@@ -7,13 +7,21 @@ from typing import Any
 
 from world.api.patches import APPLY, JSON_PATCH, MERGE, STRATEGIC
 from world.differential import objects
+from world.differential.objects import likely
 from world.differential.steps import JSON, Step, Token, Uid, Version
 
 Json = dict[str, Any]
 
 _LABEL_SELECTORS = ("app=a", "app in (a,b)", "!x", "app!=b", "app", "app notin (b), !x")
 _FIELD_SELECTORS = {
-    "pods": ("spec.nodeName=", "status.phase=Pending", "metadata.name=a", "spec.nodeName!=n1", "spec.schedulerName=x", "status.foo=1"),
+    "pods": (
+        "spec.nodeName=",
+        "status.phase=Pending",
+        "metadata.name=a",
+        "spec.nodeName!=n1",
+        "spec.schedulerName=x",
+        "status.foo=1",
+    ),
     "reservations": ("status.phase=", "spec.nodeName=n1", "metadata.name=a", "spec.foo=1"),
     "nodes": ("metadata.name=n1", "spec.unschedulable=false"),
     "events": ("reason=Scheduled", "involvedObject.name=a"),
@@ -43,16 +51,21 @@ class Subject:
 
 def _pod_status(rng: Random) -> Json:
     made: Json = {"phase": rng.choice(("Running", "Pending", "Succeeded", "Failed"))}
-    if rng.random() < 0.7:
-        made["conditions"] = [{"type": rng.choice(("Ready", "PodScheduled", "DisruptionTarget")), "status": rng.choice(("True", "False"))}]
-    if rng.random() < 0.2:
+    if likely(rng, 0.7):
+        made["conditions"] = [
+            {
+                "type": rng.choice(("Ready", "PodScheduled", "DisruptionTarget")),
+                "status": rng.choice(("True", "False")),
+            }
+        ]
+    if likely(rng, 0.2):
         made["nominatedNodeName"] = rng.choice(("n1", ""))
     return made
 
 
 def _node_status(rng: Random) -> Json:
     made: Json = {"conditions": [{"type": "Ready", "status": rng.choice(("True", "False", "Unknown"))}]}
-    if rng.random() < 0.3:
+    if likely(rng, 0.3):
         made["allocatable"] = {"cpu": rng.choice(("1", "2000m")), "memory": "1Gi"}
     return made
 
@@ -70,13 +83,19 @@ def _budget_status(rng: Random) -> Json:
 
 def _reservation_status(rng: Random) -> Json:
     made: Json = {"phase": rng.choice(("Active", "Pending", "Bound", "Expired", "Nonsense"))}
-    if rng.random() < 0.5:
+    if likely(rng, 0.5):
         made["nodeName"] = rng.choice(("n1", "n2"))
-    if rng.random() < 0.3:
+    if likely(rng, 0.3):
         made["conditions"] = [
-            {"type": "Active", "status": "True", "reason": "Held", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            {
+                "type": "Active",
+                "status": "True",
+                "reason": "Held",
+                "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
         ]
-    if rng.random() < 0.2:
+    if likely(rng, 0.2):
         made["bogus"] = 1
     return made
 
@@ -132,27 +151,37 @@ class Sequence:
     def _item(self, subject: Subject) -> str:
         return f"{self._collection(subject)}/{self._name(subject)}"
 
-    def _draw(self, subject: Subject, name: str) -> Json:
+    def _draw(self, subject: Subject, name: str, *, whole: bool = False) -> Json:
         rng = self._rng
         made = subject.draw(rng)
-        if rng.random() < 0.2 and subject.broken:
+        if likely(rng, 0.2) and subject.broken and not whole:
             made = objects.broken(rng, made)
         if "regarding" in made and isinstance(made["regarding"], dict):
             made["regarding"] = made["regarding"] | {"namespace": self.namespace}
         meta: Json = {"name": name}
-        if rng.random() < 0.8:
+        if likely(rng, 0.8):
             meta["labels"] = objects.labels(rng)
         if not subject.namespaced:
             meta["labels"] = {"own": self.namespace, **meta.get("labels", {})}
-        if rng.random() < 0.15:
+        if likely(rng, 0.15):
             meta["annotations"] = {"tidelock.dev/x": rng.choice(("1", "2"))}
-        if rng.random() < 0.12:
+        if likely(rng, 0.12):
             meta["finalizers"] = [rng.choice(("a.b/c", "d.e/f"))]
-        if rng.random() < 0.08:
+        if likely(rng, 0.08):
             meta["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u-1"}]
-        if rng.random() < 0.03:
+        if likely(rng, 0.03):
             meta |= rng.choice(
-                ({"name": "Bad_Name"}, {"labels": {"bad key": "v"}}, {"namespace": "other"}, {"labels": {"a": "bad value"}}, {"finalizers": ["b d/e"]}, {"annotations": {"bad key": "v"}}, {"uid": "given"}, {"generation": 7}, {"creationTimestamp": "2020-01-01T00:00:00Z"})
+                (
+                    {"name": "Bad_Name"},
+                    {"labels": {"bad key": "v"}},
+                    {"namespace": "other"},
+                    {"labels": {"a": "bad value"}},
+                    {"finalizers": ["b d/e"]},
+                    {"annotations": {"bad key": "v"}},
+                    {"uid": "given"},
+                    {"generation": 7},
+                    {"creationTimestamp": "2020-01-01T00:00:00Z"},
+                )
             )
         return {**made, "metadata": meta}
 
@@ -179,16 +208,20 @@ class Sequence:
         rng = self._rng
         made = self._draw(subject, self._name(subject))
         query: Json = {}
-        if rng.random() < 0.15:
+        if likely(rng, 0.15):
             query["fieldValidation"] = rng.choice(("Strict", "Ignore"))
-        if rng.random() < 0.3:
+        if likely(rng, 0.3):
             query["fieldManager"] = rng.choice(("tidelock-1", "kubectl"))
-        if rng.random() < 0.04:
+        if likely(rng, 0.04):
             query["dryRun"] = "All"
-        if rng.random() < 0.04:
-            kinds = ({"apiVersion": "v2"},) if subject.custom else ({"kind": "Node"}, {"apiVersion": "v2"}, {"kind": "Foo"})
+        if likely(rng, 0.04):
+            kinds = (
+                ({"apiVersion": "v2"},)
+                if subject.custom
+                else ({"kind": "Node"}, {"apiVersion": "v2"}, {"kind": "Foo"})
+            )
             made |= rng.choice(kinds)
-        if rng.random() < 0.03:
+        if likely(rng, 0.03):
             made.pop(rng.choice(("kind", "apiVersion")), None)
         return Step("POST", self._collection(subject), query, made)
 
@@ -202,53 +235,63 @@ class Sequence:
 
     def _condition(self, meta: Json, path: str) -> None:
         rng = self._rng
-        if rng.random() < 0.75:
+        if likely(rng, 0.75):
             meta["resourceVersion"] = Version(path, rng.choice((0, 0, 0, 0, 1)))
-        elif rng.random() < 0.1:
+        elif likely(rng, 0.1):
             meta["resourceVersion"] = rng.choice(("abc", "0", "1"))
-        if rng.random() < 0.3:
-            meta["uid"] = Uid(path) if rng.random() < 0.8 else "another"
+        if likely(rng, 0.3):
+            meta["uid"] = Uid(path) if likely(rng, 0.8) else "another"
 
     def _status(self, subject: Subject) -> Step:
         rng, path = self._rng, self._item(subject)
-        status = subject.status(rng) if subject.status is not None else {"observedGeneration": rng.choice((1, "x"))}
-        if rng.random() < 0.5:
-            made = self._draw(subject, path.rpartition("/")[2])
+        status = (
+            subject.status(rng)
+            if subject.status is not None
+            else {"observedGeneration": rng.choice((1, "x"))}
+        )
+        if likely(rng, 0.5):
+            made = self._draw(subject, path.rpartition("/")[2], whole=True)
             self._condition(made["metadata"], path)
             return Step("PUT", f"{path}/status", {}, made | {"status": status})
         meta: Json = {}
-        if rng.random() < 0.3:
+        if likely(rng, 0.3):
             self._condition(meta, path)
-        if rng.random() < 0.1:
+        if likely(rng, 0.1):
             meta["annotations"] = {"a": "1"}
-        kind = MERGE if subject.custom or rng.random() < 0.3 else STRATEGIC
+        kind = MERGE if subject.custom or likely(rng, 0.3) else STRATEGIC
         return Step("PATCH", f"{path}/status", {}, {"metadata": meta, "status": status}, kind)
 
     def _patch(self, subject: Subject) -> Step:
         rng, path = self._rng, self._item(subject)
-        if rng.random() < 0.15 and subject.plural != "resourceclaims":
+        if likely(rng, 0.15) and subject.plural != "resourceclaims":
             return self._apply(subject, path)
-        if rng.random() < 0.2:
+        if likely(rng, 0.2):
             return Step("PATCH", path, {}, self._operations(), JSON_PATCH)
         meta: Json = {}
-        if rng.random() < 0.3:
+        if likely(rng, 0.3):
             self._condition(meta, path)
-        if rng.random() < 0.5:
+        if likely(rng, 0.5):
             meta["labels"] = {rng.choice(("app", "x")): rng.choice(("a", "b", None))}
-        if rng.random() < 0.2:
+        if likely(rng, 0.2):
             meta["finalizers"] = rng.choice((None, [], ["a.b/c"], ["g.h/i"]))
-        if rng.random() < 0.2:
+        if likely(rng, 0.2):
             meta["annotations"] = rng.choice((None, {"k": "v"}, {"k": None}))
         body: Json = {"metadata": meta} if meta else {}
-        if rng.random() < 0.6 and subject.plural != "events":
-            drawn = objects.broken(rng, subject.draw(rng)) if rng.random() < 0.3 and subject.broken else subject.draw(rng)
-            content = {name: each for name, each in drawn.items() if name not in {"kind", "apiVersion", "regarding"}}
+        if likely(rng, 0.6) and subject.plural != "events":
+            drawn = (
+                objects.broken(rng, subject.draw(rng))
+                if likely(rng, 0.3) and subject.broken
+                else subject.draw(rng)
+            )
+            content = {
+                name: each for name, each in drawn.items() if name not in {"kind", "apiVersion", "regarding"}
+            }
             if isinstance(content.get("spec"), dict) and content["spec"]:
                 name = rng.choice(sorted(content["spec"]))
                 content = {"spec": {name: content["spec"][name]}}
             body |= content
-        kind = MERGE if subject.custom or rng.random() < 0.5 else STRATEGIC
-        if rng.random() < 0.03:
+        kind = MERGE if subject.custom or likely(rng, 0.5) else STRATEGIC
+        if likely(rng, 0.03):
             kind = rng.choice((STRATEGIC, JSON, "application/nonsense"))
         return Step("PATCH", path, {}, body, kind)
 
@@ -258,7 +301,10 @@ class Sequence:
                 [{"op": "add", "path": "/metadata/labels", "value": {"app": "b"}}],
                 [{"op": "remove", "path": "/metadata/labels"}],
                 [{"op": "remove", "path": "/metadata/labels/app"}],
-                [{"op": "test", "path": "/metadata/labels/app", "value": "a"}, {"op": "replace", "path": "/metadata/labels/app", "value": "c"}],
+                [
+                    {"op": "test", "path": "/metadata/labels/app", "value": "a"},
+                    {"op": "replace", "path": "/metadata/labels/app", "value": "c"},
+                ],
                 [{"op": "replace", "path": "/spec/nope/nope", "value": 1}],
                 [{"op": "add", "path": "/metadata/annotations", "value": {"a~b": "1"}}],
                 [{"op": "remove", "path": "/metadata/finalizers"}],
@@ -269,24 +315,24 @@ class Sequence:
     def _apply(self, subject: Subject, path: str) -> Step:
         rng = self._rng
         plain = subject.draw(Random(0))  # noqa: S311 -- only its kind is of interest
-        annotations = {name: rng.choice("12") for name in ("own/a", "own/b") if rng.random() < 0.6}
+        annotations = {name: rng.choice("12") for name in ("own/a", "own/b") if likely(rng, 0.6)}
         meta: Json = {"name": path.rpartition("/")[2]} | ({"annotations": annotations} if annotations else {})
         body = {"apiVersion": plain["apiVersion"], "kind": plain["kind"], "metadata": meta}
-        query: Json = {"fieldManager": rng.choice(("m1", "m2"))} if rng.random() < 0.95 else {}
-        if rng.random() < 0.3:
+        query: Json = {"fieldManager": rng.choice(("m1", "m2"))} if likely(rng, 0.95) else {}
+        if likely(rng, 0.3):
             query["force"] = "true"
         return Step("PATCH", path, query, body, APPLY)
 
     def _delete(self, subject: Subject) -> Step:
         rng, path = self._rng, self._item(subject)
         options: Json = {}
-        if rng.random() < 0.3:
-            options["preconditions"] = {"uid": Uid(path) if rng.random() < 0.6 else "another"}
-        if rng.random() < 0.25:
+        if likely(rng, 0.3):
+            options["preconditions"] = {"uid": Uid(path) if likely(rng, 0.6) else "another"}
+        if likely(rng, 0.25):
             options.setdefault("preconditions", {})["resourceVersion"] = Version(path, rng.choice((0, 0, 1)))
-        if rng.random() < 0.3:
+        if likely(rng, 0.3):
             options["gracePeriodSeconds"] = rng.choice((0, 1, 10, -1))
-        if rng.random() < 0.2:
+        if likely(rng, 0.2):
             options["propagationPolicy"] = rng.choice(("Background", "Foreground", "Orphan", "nonsense"))
         return Step("DELETE", path, {}, options or None)
 
@@ -294,41 +340,43 @@ class Sequence:
         query: Json = {"labelSelector": "app=b"}
         if not subject.namespaced:
             query["labelSelector"] += f",own={self.namespace}"
-        if self._rng.random() < 0.5:
+        if likely(self._rng, 0.5):
             query["gracePeriodSeconds"] = "0"
         return Step("DELETE", self._collection(subject), query)
 
     def _get(self, subject: Subject) -> Step:
         path = self._item(subject)
-        return Step("GET", f"{path}{'/status' if self._rng.random() < 0.1 and subject.status else ''}")
+        return Step("GET", f"{path}{'/status' if likely(self._rng, 0.1) and subject.status else ''}")
 
     def _list(self, subject: Subject) -> Step:
         query = self._selection(subject)
         path = self._collection(subject)
         rng = self._rng
-        if rng.random() < 0.4 and subject.namespaced:
+        if likely(rng, 0.4) and subject.namespaced:
             query["limit"] = "1"
-            if rng.random() < 0.4:
-                query["continue"] = Token(path) if rng.random() < 0.9 else "nonsense"
-        if rng.random() < 0.2:
+            if likely(rng, 0.4):
+                query["continue"] = Token(path) if likely(rng, 0.9) else "nonsense"
+        if likely(rng, 0.2):
             query["resourceVersion"] = rng.choice(("abc", "99999999999"))
-        if rng.random() < 0.05:
+        if likely(rng, 0.05):
             query["resourceVersionMatch"] = rng.choice(("Exact", "NotOlderThan", "nonsense"))
         return Step("GET", path, query)
 
     def _selection(self, subject: Subject) -> Json:
         rng, query = self._rng, {}
-        if rng.random() < 0.4:
+        if likely(rng, 0.4):
             query["labelSelector"] = rng.choice(_LABEL_SELECTORS)
         if not subject.namespaced:
-            query["labelSelector"] = ",".join(filter(None, (query.get("labelSelector"), f"own={self.namespace}")))
-        if rng.random() < 0.25 and subject.plural in _FIELD_SELECTORS:
+            query["labelSelector"] = ",".join(
+                filter(None, (query.get("labelSelector"), f"own={self.namespace}"))
+            )
+        if likely(rng, 0.25) and subject.plural in _FIELD_SELECTORS:
             query["fieldSelector"] = rng.choice(_FIELD_SELECTORS[subject.plural])
         return query
 
     def _raw(self, subject: Subject) -> Step:
         body = self._rng.choice(("{bad", "[]", '"x"', "", "null", "{}"))
-        if self._rng.random() < 0.5:
+        if likely(self._rng, 0.5):
             return Step("POST", self._collection(subject), {}, body)
         method, path = self._rng.choice(
             (
@@ -344,29 +392,35 @@ class Sequence:
     def _bind(self, subject: Subject) -> Step:
         rng, path = self._rng, self._item(subject)
         meta: Json = {"name": path.rpartition("/")[2]}
-        if rng.random() < 0.5:
-            meta["uid"] = Uid(path) if rng.random() < 0.85 else "another"
-        if rng.random() < 0.4:
+        if likely(rng, 0.5):
+            meta["uid"] = Uid(path) if likely(rng, 0.85) else "another"
+        if likely(rng, 0.4):
             meta["annotations"] = {"tidelock.dev/claimed-locks": "x"}
-        if rng.random() < 0.05:
+        if likely(rng, 0.05):
             meta["name"] = "other"
         target: Json = {"kind": "Node", "name": rng.choice(("n1", "n2"))}
-        if rng.random() < 0.06:
-            target = rng.choice(({}, {"name": "n1"}, {"kind": "Foo", "name": "n1"}, {"kind": "Node", "name": ""}))
+        if likely(rng, 0.06):
+            target = rng.choice(
+                ({}, {"name": "n1"}, {"kind": "Foo", "name": "n1"}, {"kind": "Node", "name": ""})
+            )
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
         return Step("POST", f"{path}/binding", {"fieldManager": "tidelock-1"}, body)
 
     def _evict(self, subject: Subject) -> Step:
         rng, path = self._rng, self._item(subject)
         options: Json = {}
-        if rng.random() < 0.4:
-            options["preconditions"] = {"uid": Uid(path) if rng.random() < 0.85 else "another"}
-        if rng.random() < 0.3:
+        if likely(rng, 0.4):
+            options["preconditions"] = {"uid": Uid(path) if likely(rng, 0.85) else "another"}
+        if likely(rng, 0.3):
             options["gracePeriodSeconds"] = rng.choice((0, 1, 10))
-        body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": path.rpartition("/")[2]}}
+        body: Json = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": path.rpartition("/")[2]},
+        }
         if options:
             body["deleteOptions"] = options
-        if rng.random() < 0.04:
+        if likely(rng, 0.04):
             body["metadata"]["name"] = "other"
         return Step("POST", f"{path}/eviction", {}, body)
 
@@ -380,7 +434,9 @@ class Sequence:
             yield Step("POST", path, {}, self._last(subject, name))
             for selector in ("", "app=a", "!x"):
                 query: Json = {"watch": "true"}
-                chosen = ",".join(filter(None, (selector, "" if subject.namespaced else f"own={self.namespace}")))
+                chosen = ",".join(
+                    filter(None, (selector, "" if subject.namespaced else f"own={self.namespace}"))
+                )
                 if chosen:
                     query["labelSelector"] = chosen
                 query["resourceVersion"] = Version("/api/v1/namespaces/" + self.namespace)

@@ -94,7 +94,9 @@ class Real:
 
     def send(self, sent: Sent) -> Received:
         """Return the response to a request."""
-        self._connection.request(sent.method, sent.target, sent.body or None, {**self._headers, **sent.headers})
+        self._connection.request(
+            sent.method, sent.target, sent.body or None, {**self._headers, **sent.headers}
+        )
         response = self._connection.getresponse()
         return Received(response.status, _decoded(response.read()))
 

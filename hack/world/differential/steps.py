@@ -40,8 +40,9 @@ class Token:
 class Step:
     """One request.
 
-    With `events` it is a watch, which is read at the end of the sequence. With `user` it is sent in the name of
-    that user. With `until` it is repeated until its answer has that status, which a real server's caches delay.
+    With `events` it is a watch, which is read at the end of the sequence. With `user` it is sent in the name
+    of that user. With `until` it is repeated until its answer has that status, which the real server's
+    caches delay.
     """
 
     method: str
@@ -100,7 +101,9 @@ class Memory:
         query = self.resolve(dict(step.query))
         target = step.path + (f"?{urlencode(query, quote_via=quote)}" if query else "")
         body = self.resolve(step.body)
-        encoded = body.encode() if isinstance(body, str) else b"" if body is None else msgspec.json.encode(body)
+        encoded = (
+            body.encode() if isinstance(body, str) else b"" if body is None else msgspec.json.encode(body)
+        )
         headers = {"content-type": step.content_type, "user-agent": step.agent}
         if step.user:
             headers["impersonate-user"] = step.user

@@ -35,7 +35,12 @@ def _pod(name: str, **spec: Any) -> Json:
 
 def _reservation(name: str) -> Json:
     spec = {"owners": [{"pod": {"name": "a"}}], "resources": {"cpu": "1"}, "ttlSeconds": 60}
-    return {"apiVersion": "tidelock.dev/v1alpha1", "kind": "Reservation", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "tidelock.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def _policies(*files: str) -> Iterator[Step]:
@@ -45,9 +50,12 @@ def _policies(*files: str) -> Iterator[Step]:
 
 
 def _fence() -> Iterator[Step]:
-    """Writes of the operator in former, present and later leaderships."""
+    """Yield writes of the operator in former, present and later leaderships."""
     space = "story-fence"
-    pods, reservations = f"/api/v1/namespaces/{space}/pods", f"/apis/tidelock.dev/v1alpha1/namespaces/{space}/reservations"
+    pods, reservations = (
+        f"/api/v1/namespaces/{space}/pods",
+        f"/apis/tidelock.dev/v1alpha1/namespaces/{space}/reservations",
+    )
     yield from map(_namespace, (space, "tidelock-system"))
     subjects = [{"kind": "User", "name": _OPERATOR, "apiGroup": "rbac.authorization.k8s.io"}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
@@ -59,22 +67,55 @@ def _fence() -> Iterator[Step]:
         yield Step("POST", pods, body=_pod(name))
     # The real server takes a moment to follow its policies.
     binding = {"target": {"kind": "Node", "name": "n"}}
-    probe = Step("POST", f"{pods}/absent/binding", {"fieldManager": "tidelock-2", "dryRun": "All"}, binding | {"metadata": {"name": "absent"}}, user=_OPERATOR, until=403)
+    probe = Step(
+        "POST",
+        f"{pods}/absent/binding",
+        {"fieldManager": "tidelock-2", "dryRun": "All"},
+        binding | {"metadata": {"name": "absent"}},
+        user=_OPERATOR,
+        until=403,
+    )
     yield probe
-    for name, manager, user in (("a", "tidelock-2", _OPERATOR), ("a", "tidelock-x", _OPERATOR), ("a", "tidelock-3", _OPERATOR), ("b", "tidelock-9", _OPERATOR), ("c", "other", "")):
-        yield Step("POST", f"{pods}/{name}/binding", {"fieldManager": manager}, binding | {"metadata": {"name": name}}, user=user)
+    for name, manager, user in (
+        ("a", "tidelock-2", _OPERATOR),
+        ("a", "tidelock-x", _OPERATOR),
+        ("a", "tidelock-3", _OPERATOR),
+        ("b", "tidelock-9", _OPERATOR),
+        ("c", "other", ""),
+    ):
+        yield Step(
+            "POST",
+            f"{pods}/{name}/binding",
+            {"fieldManager": manager},
+            binding | {"metadata": {"name": name}},
+            user=user,
+        )
     for manager in ("tidelock-1", "tidelock-3"):
         yield Step("POST", reservations, {"fieldManager": manager}, _reservation(manager), user=_OPERATOR)
         status = {"status": {"phase": "Active", "nodeName": "n"}}
-        yield Step("PATCH", f"{reservations}/kept/status", {"fieldManager": manager}, status, MERGE, user=_OPERATOR)
-        yield Step("POST", f"{pods}/b/eviction", {"fieldManager": manager}, {"metadata": {"name": "b"}}, user=_OPERATOR)
+        yield Step(
+            "PATCH", f"{reservations}/kept/status", {"fieldManager": manager}, status, MERGE, user=_OPERATOR
+        )
+        yield Step(
+            "POST",
+            f"{pods}/b/eviction",
+            {"fieldManager": manager},
+            {"metadata": {"name": "b"}},
+            user=_OPERATOR,
+        )
     answered = _reservation("answered")
     answered["metadata"]["annotations"] = {"tidelock.dev/answer-signature": "2." + 64 * "0"}
     yield Step("POST", reservations, body=answered)
     answered = _reservation("answered-now")
     answered["metadata"]["annotations"] = {"tidelock.dev/answer-signature": "3." + 64 * "0"}
     yield Step("POST", reservations, body=answered)
-    yield Step("PATCH", f"{reservations}/kept", {}, {"metadata": {"annotations": {"tidelock.dev/answer": "x"}}}, MERGE)
+    yield Step(
+        "PATCH",
+        f"{reservations}/kept",
+        {},
+        {"metadata": {"annotations": {"tidelock.dev/answer": "x"}}},
+        MERGE,
+    )
     for body in (
         {"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}},
         {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
@@ -85,16 +126,19 @@ def _fence() -> Iterator[Step]:
     ):
         yield Step("PATCH", f"{pods}/c/status", {"fieldManager": "tidelock-3"}, body, MERGE, user=_OPERATOR)
     yield Step("POST", "/api/v1/nodes", body={"metadata": {"name": "story-node"}})
-    for body in (
+    changes: tuple[Json, ...] = (
         {"metadata": {"annotations": {"tidelock.dev/water-level": "x"}}},
         {"metadata": {"annotations": {"other": "x"}}},
         {"spec": {"unschedulable": True}},
-    ):
-        yield Step("PATCH", "/api/v1/nodes/story-node", {"fieldManager": "tidelock-3"}, body, MERGE, user=_OPERATOR)
+    )
+    for body in changes:
+        yield Step(
+            "PATCH", "/api/v1/nodes/story-node", {"fieldManager": "tidelock-3"}, body, MERGE, user=_OPERATOR
+        )
 
 
 def _quota() -> Iterator[Step]:
-    """Pods within and beyond a ResourceQuota, whose status a controller would compute."""
+    """Yield pods within and beyond a ResourceQuota, whose status a controller would compute."""
     space = "story-quota"
     pods, quotas = f"/api/v1/namespaces/{space}/pods", f"/api/v1/namespaces/{space}/resourcequotas"
     yield _namespace(space)
@@ -110,7 +154,9 @@ def _quota() -> Iterator[Step]:
         yield Step("POST", pods, body=body)
         yield Step("GET", f"{quotas}/q")
     for name in "xy":
-        yield Step("POST", f"/apis/tidelock.dev/v1alpha1/namespaces/{space}/reservations", body=_reservation(name))
+        yield Step(
+            "POST", f"/apis/tidelock.dev/v1alpha1/namespaces/{space}/reservations", body=_reservation(name)
+        )
 
 
 STORIES: Mapping[str, Callable[[], Iterator[Step]]] = MappingProxyType({"fence": _fence, "quota": _quota})
