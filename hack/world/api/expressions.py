@@ -67,6 +67,11 @@ class Rule:
     field_path: str
     transition: bool
 
+    @property
+    def compares(self) -> bool:
+        """Whether the rule looks at the old value."""
+        return "oldSelf" in self.rule
+
     @classmethod
     def read(cls, plain: Json) -> Self:
         """Return a rule from its JSON."""

@@ -18,10 +18,10 @@ Json = dict[str, Any]
 
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new "
-    "list without the continue parameter, or use the continue token in this response to retrieve the remainder of "
-    "the results. Continuing with the provided token results in an inconsistent list - objects that were "
-    "created, modified, or deleted between the time the first chunk was returned and now may show up in "
-    "the list."
+    "list without the continue parameter, or use the continue token in this response to retrieve the "
+    "remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
+    "that were created, modified, or deleted between the time the first chunk was returned and now may show "
+    "up in the list."
 )
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 -- not a password
 _MATCHES = ("Exact", "NotOlderThan")

@@ -44,10 +44,11 @@ def cel_value(schema: Structural, value: Any) -> Any:
 
 
 def _errors(schema: Structural, raw: Any, new: Any, old: Any, path: str) -> Iterator[Cause]:
-    if not schema.has_rules:
+    unchanged = old is not _ABSENT and new == old  # then only comparisons can have another result
+    if not schema.has_rules or (unchanged and not schema.has_comparisons):
         return
     for rule in schema.rules:
-        if rule.transition and old is _ABSENT:
+        if (rule.transition and old is _ABSENT) or (unchanged and not rule.compares):
             continue
         if (error := _broken(rule, raw, new, old, path)) is not None:
             yield error

@@ -39,7 +39,10 @@ _DATE_TIME = re.compile(
 
 @dataclass
 class Structural:
-    """One schema of a CustomResourceDefinition with those below it."""
+    """One schema of a CustomResourceDefinition with those below it.
+
+    `has_rules` says whether any has a rule, and `has_comparisons` whether one compares with the old value.
+    """
 
     plain: Json
     properties: "Mapping[str, Structural]"
@@ -48,6 +51,7 @@ class Structural:
     rules: tuple[Rule, ...]
     pattern: re.Pattern[str] | None
     has_rules: bool = False
+    has_comparisons: bool = False
 
     @classmethod
     def read(cls, plain: Json) -> Self:
@@ -61,6 +65,9 @@ class Structural:
         made = cls(plain, properties, items, values, rules, pattern)
         below = [*properties.values(), *filter(None, (items, values))]
         made.has_rules = bool(rules) or any(each.has_rules for each in below)
+        made.has_comparisons = any(rule.compares for rule in rules) or any(
+            each.has_comparisons for each in below
+        )
         return made
 
     @cached_property

@@ -32,11 +32,11 @@ class Mismatch:
 
     def __str__(self) -> str:
         """Return the step, and the parts of both answers that differ."""
+        step = self.step
         lines = [
-            f"sequence {self.sequence}, step {self.number}: {self.step.method} {self.step.path} "
-            f"{dict(self.step.query)}"
+            f"sequence {self.sequence}, step {self.number}: {step.method} {step.path} {dict(step.query)}",
+            f"  body {step.content_type}: {str(step.body)[:600]}",
         ]
-        lines.append(f"  body {self.step.content_type}: {str(self.step.body)[:600]}")
         found = list(difference(self.real, self.own))
         for path, real, own in found[:_SHOWN]:
             lines.append(f"  {path or 'all'}: real {_short(real)}, own {_short(own)}")
