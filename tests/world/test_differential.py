@@ -5,7 +5,7 @@ watch events. `python -m world.differential` runs more of them.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
@@ -26,7 +26,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
     folder = tmp_path_factory.mktemp("world")
     with start_cluster(folder, controller_manager=False, kwok=False) as cluster:
         install_crds(cluster)
-        yield Real(Path(cluster.kubeconfig))
+        with closing(Real(cluster.kubeconfig)) as made:
+            yield made
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -93,7 +93,7 @@ class Verdict:
 
 
 def decide(kind: Kind, stored: Stored, options: DeleteOptions, stamps: Stamps) -> Verdict:
-    """Return the steps of a deletion whose preconditions hold."""
+    """Return the steps of a deletion after its preconditions were checked."""
     data = stored.data | {"metadata": dict(stored.meta)}
     meta: Json = data["metadata"]
     graceful, pending = (False, False) if kind.kind != "Pod" else _grace(data, options, stamps)

@@ -208,7 +208,7 @@ def unknown_media() -> RefusedRequestError:
 
 
 def invalid_patch(problem: str) -> RefusedRequestError:
-    """Return the refusal of a patch whose result is no object of its kind."""
+    """Return the refusal of a patch that makes an object unreadable."""
     causes = [Cause("FieldValueInvalid", "patch", f"Invalid value: {problem}")]
     return invalid_of("", details_of("", "", "", causes), causes)
 

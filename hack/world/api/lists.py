@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,7 @@ _TOO_OLD = (
     "that were created, modified, or deleted between the time the first chunk was returned and now may show "
     "up in the list."
 )
+_NAMED = re.compile(r"(?:^|,)metadata\.name==?([^,]+)")
 _TOKEN_VERSION = "meta.k8s.io/v1"  # noqa: S105 -- not a password
 _MATCHES = ("Exact", "NotOlderThan")
 
@@ -52,6 +54,8 @@ def list_objects(storage: Storage, kind: Kind, namespace: str, query: Mapping[st
         table = storage.at(forms.resource_of(kind), revision)
     prefix = f"{namespace}/" if namespace else ""
     keys = sorted(key for key in table if key.startswith(prefix) and key >= start)
+    if (named := _NAMED.search(query.get("fieldSelector", ""))) is not None:
+        keys = [key for key in keys if key.rpartition("/")[2] == named[1]]  # which is a read of one key
     found = [key for key in keys if chosen(table[key].data)]
     metadata: Json = {"resourceVersion": str(revision)}
     if kind.custom is not None:

@@ -38,7 +38,7 @@ _VALUE_DETAIL = (
 )
 _LABEL_NAMED = frozenset({"Namespace", "Service"})
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
-_PATH_NAMED = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
+_PATH_NAMED = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "PodDisruptionBudget"})
 
 
 def name_problems(name: str, *, label: bool = False) -> list[str]:

@@ -30,7 +30,7 @@ def prepare_create(kind: Kind, data: Json, now: str) -> bool:
         return False
     if (prepare := _PREPARE.get(kind.kind)) is not None:
         prepare(data, now)
-    return kind.kind == "PersistentVolumeClaim"  # whose first update always writes
+    return kind.kind == "PersistentVolumeClaim"  # its first update always writes
 
 
 def _namespace(data: Json, _now: str) -> None:
@@ -227,7 +227,7 @@ def _fixed_claim(new: Json, old: Json) -> Json:
 
 
 def _below_status(cause: Cause) -> Cause:
-    """Return an error in the words of a write of the status, whose fields have no prefix in messages."""
+    """Return an error in the words of a write of the status: its fields have no prefix in messages."""
     words = cause.message.replace(" status.", " ")
     return Cause(cause.reason, cause.field, words) if cause.field.startswith("status.") else cause
 

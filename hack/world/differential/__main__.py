@@ -5,7 +5,7 @@ import secrets
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from cluster.crds import install_crds
@@ -35,7 +35,7 @@ def main() -> int:
             cluster = stack.enter_context(start_cluster(folder, controller_manager=False, kwok=False))
             install_crds(cluster)
             kubeconfig = cluster.kubeconfig
-        return _run(Real(kubeconfig), options)
+        return _run(stack.enter_context(closing(Real(kubeconfig))), options)
 
 
 def _run(real: Real, options: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ _SHOWN = 5  # differences of one step
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A step whose answers differ."""
+    """A step with different answers."""
 
     sequence: str
     number: int
@@ -113,12 +113,12 @@ def _without_bookmarks(body: Any) -> Any:
 
 
 def compare(seed: int | str, real: Real, prefix: str) -> list[Mismatch]:
-    """Run one sequence against both servers, and return the steps whose answers differ."""
+    """Run one sequence against both servers, and return the steps with different answers."""
     return compare_steps(str(seed), list(Sequence(seed, f"{prefix}-{seed}").steps()), real)
 
 
 def compare_steps(name: str, steps: list[Step], real: Real) -> list[Mismatch]:
-    """Run given steps against both servers, and return those whose answers differ."""
+    """Run given steps against both servers, and return those with different answers."""
     own = InMemory(time.time)
     own.server.storage.revision = own.server.storage.compacted = 10**9
     pairs = zip(steps, _normal(steps, _run(real, steps)), _normal(steps, _run(own, steps)), strict=True)

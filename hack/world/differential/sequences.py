@@ -28,7 +28,7 @@ _FIELD_SELECTORS = {
     "secrets": ("type=Opaque",),
 }
 LAST = "zz-last"
-"""Name of the object whose creation ends the watches of a sequence."""
+"""Name of the object that ends the watches of a sequence by its creation."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class Sequence:
         return Step("POST", self._collection(subject), query, made)
 
     def _replace(self, subject: Subject) -> Step:
-        if subject.plural == "events":  # which nobody updates
+        if subject.plural == "events":  # no client updates them
             return self._get(subject)
         path = self._item(subject)
         made = self._draw(subject, path.rpartition("/")[2])
@@ -425,7 +425,7 @@ class Sequence:
         return Step("POST", f"{path}/eviction", {}, body)
 
     def _final(self) -> Iterator[Step]:
-        """Yield the last object of each kind, whose creation ends the watches, and the watches."""
+        """Yield the last object of each kind, and the watches that its creation ends."""
         for subject in dict.fromkeys(self._subjects):
             path = self._collection(subject)
             start = Step("GET", path, self._selection_of_all(subject))

@@ -92,6 +92,10 @@ class Real:
             self._address.hostname or "", self._address.port, timeout=seconds, context=self._tls
         )
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
     def send(self, sent: Sent) -> Received:
         """Return the response to a request."""
         self._connection.request(

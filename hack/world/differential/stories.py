@@ -138,7 +138,7 @@ def _fence() -> Iterator[Step]:
 
 
 def _quota() -> Iterator[Step]:
-    """Yield pods within and beyond a ResourceQuota, whose status a controller would compute."""
+    """Yield pods within and beyond a ResourceQuota. A controller would compute its status."""
     space = "story-quota"
     pods, quotas = f"/api/v1/namespaces/{space}/pods", f"/api/v1/namespaces/{space}/resourcequotas"
     yield _namespace(space)
@@ -164,5 +164,5 @@ STORIES: Mapping[str, Callable[[], Iterator[Step]]] = MappingProxyType({"fence":
 
 
 def compare_story(name: str, real: Real) -> list[Mismatch]:
-    """Run a story against both servers, and return the steps whose answers differ."""
+    """Run a story against both servers, and return the steps with different answers."""
     return compare_steps(name, list(STORIES[name]()), real)
