@@ -17,7 +17,7 @@ from world.api.server import ApiServer, Request
 Json = dict[str, Any]
 
 _TIMEOUT = 30.0  # seconds
-_SPAN = 3.0  # seconds after which a watch without the last event has failed
+_SPAN = 30.0  # seconds after which a watch without the last event has failed, as machines stall
 
 
 class Sent(NamedTuple):
