@@ -3,9 +3,10 @@ PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 VENV := .venv
 BIN := $(VENV)/bin
-# Number of fault runs of a night, and of objects of a fuzz.
+# Number of fault runs of a night, of objects of a fuzz, and hours of fault runs in worlds.
 RUNS ?= 2000
 OBJECTS ?= 10000
+HOURS ?= 8
 # Workers for tests that need servers. These wait for a third of the time, so three workers keep two cores busy.
 WORKERS ?= 3
 # Tests that need no cluster are spread over all cores.
@@ -20,7 +21,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-all chromium axe web-view unit servers durations screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly sweep-cel first-steps plugin release docs clean
+.PHONY: help venv test test-all chromium axe web-view unit servers durations screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly nights sweep-cel first-steps plugin release docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -153,6 +154,9 @@ faults-nightly: venv ## Run fault tests with new random seeds, and print the see
 	export TIDELOCK_OUTAGE_SEEDS=$$first-$$((first + $(RUNS) / 20)) && \
 	echo "TIDELOCK_FAULT_SEEDS=$$TIDELOCK_FAULT_SEEDS TIDELOCK_OUTAGE_SEEDS=$$TIDELOCK_OUTAGE_SEEDS" && \
 	$(BIN)/python -m pytest tests/faults/test_faults.py tests/faults/test_outages.py
+
+nights: venv ## Run fault tests with new random seeds in worlds, and shrink and keep each failure. HOURS=8
+	PYTHONPATH=operator:hack:tests $(BIN)/python -m faults --shrink --hours $(HOURS)
 
 plugin: venv ## Build kubectl tidelock as a single file and for krew, in build/plugin. URL=https://... of the archive's folder
 	$(BIN)/python -m plugin $(if $(URL),--url $(URL))

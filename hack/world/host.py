@@ -29,6 +29,7 @@ class Host:
         rng: its random generator.
         skew: seconds by which its wall clock is ahead.
         drift: seconds by which both of its clocks gain in a second.
+        uptime: its monotonic clock at the beginning, in seconds. It is drawn if None.
 
     Attributes:
         alive: whether it runs. A dead process does not come back; another one of its name may.
@@ -41,7 +42,15 @@ class Host:
     """
 
     def __init__(
-        self, loop: WorldLoop, network: "Network", name: str, rng: Random, *, skew: float, drift: float
+        self,
+        loop: WorldLoop,
+        network: "Network",
+        name: str,
+        rng: Random,
+        *,
+        skew: float,
+        drift: float,
+        uptime: float | None = None,
     ) -> None:
         self.name, self.rng = name, rng
         self.alive = True
@@ -55,7 +64,7 @@ class Host:
         self._loop, self._network = loop, network
         self._skew, self._rate = skew, 1.0 + drift
         self._born = loop.now
-        self._uptime = rng.uniform(0.0, _LONGEST_UPTIME)
+        self._uptime = rng.uniform(0.0, _LONGEST_UPTIME) if uptime is None else uptime
         self._lanes: dict[str, Lane] = {}
         self._tasks: list[WorldTask[Any]] = []
         self._ended: asyncio.Future[None] = loop.create_future()

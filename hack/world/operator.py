@@ -75,14 +75,14 @@ class HostLoop(SecondLoop):
         return self._lane.context().run(asyncio.run_coroutine_threadsafe, work, loop)
 
 
-def write_kubeconfig(path: Path, server: str) -> Path:
-    """Write a kubeconfig that names a server of the world, and return its path."""
+def write_kubeconfig(path: Path, server: str, token: str = "") -> Path:
+    """Write a kubeconfig that names a server of the world, and the user with a token. Return its path."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "world",
         "clusters": [{"name": "world", "cluster": {"server": server}}],
-        "users": [{"name": "operator", "user": {}}],
+        "users": [{"name": "operator", "user": {"token": token} if token else {}}],
         "contexts": [{"name": "world", "context": {"cluster": "world", "user": "operator"}}],
     }
     path.write_text(json.dumps(content))  # which is YAML, too

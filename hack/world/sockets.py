@@ -51,6 +51,11 @@ class SocketLoop(WorldLoop):
         end.begin(protocol)
         return end, protocol
 
+    def remove_reader(self, fd: Any) -> bool:
+        """Return that no file of this name was watched: sockets in memory have none."""
+        del fd
+        return False
+
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         """Connect a socket, which `create_connection` then takes."""
         name, port = address[:2]

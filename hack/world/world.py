@@ -51,17 +51,18 @@ class World:
         """Return a new random generator for a purpose: the draws of one never move those of another."""
         return Random(f"{self._seed}/{purpose}")  # noqa: S311 -- no secret
 
-    def host(self, name: str, *, skew: float = 0.0, drift: float = 0.0) -> Host:
+    def host(self, name: str, *, skew: float = 0.0, drift: float = 0.0, uptime: float | None = None) -> Host:
         """Start a process on a machine of its own, or again on that of a dead one.
 
         Args:
             name: its name in the network.
             skew: seconds by which its wall clock is ahead.
             drift: seconds by which both of its clocks gain in a second.
+            uptime: its monotonic clock at the beginning, in seconds. It is drawn if None.
 
         """
         rng = self.rng(f"{len(self._hosts)}/{name}")
-        host = Host(self.loop, self.network, name, rng, skew=skew, drift=drift)
+        host = Host(self.loop, self.network, name, rng, skew=skew, drift=drift, uptime=uptime)
         self.network.add(host)
         self._hosts.append(host)
         return host

@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -47,6 +47,10 @@ class Outages(Protocol):
         """End all outages."""
 
 
+Start = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""Starts an operator, as a process of its own where there are such."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The place of a run: an API server, a client with all rights there, and the operator's connection."""
@@ -54,6 +58,7 @@ class Site:
     admin: KubeClient
     session: aiohttp.ClientSession
     operator: Connection
+    start: Start = asyncio.create_task
 
 
 @dataclass(slots=True)
@@ -108,7 +113,7 @@ class FaultRun:
                 resources=self.plan.resources,
                 levels=LEVELS.name in self.plan.kinds,
             )
-            running = asyncio.create_task(self.instance.run())
+            running = self.site.start(self.instance.run())
             crash = asyncio.create_task(self.proxy.crash.wait())
             try:
                 await asyncio.wait((running, crash), return_when=asyncio.FIRST_COMPLETED)

@@ -117,8 +117,10 @@ class Proxy:
         selector: str,
         faults: Mapping[tuple[str, int], Fault],
         stamps: Stamps,
+        host: str = HOST,
     ) -> None:
         self._session = session
+        self._host = host
         self._server = server
         self._namespace = namespace
         self._selector = selector
@@ -143,7 +145,7 @@ class Proxy:
         self._door = web.Server(self._handle, handler_cancellation=True)
         self._listener = await asyncio.get_running_loop().create_server(self._door, HOST, 0)
         _, port = self._listener.sockets[0].getsockname()
-        return f"http://{HOST}:{port}"
+        return f"http://{self._host}:{port}"
 
     async def shut(self) -> None:
         """Cut all connections of the operator, and wait for the requests that have reached the server."""

@@ -15,11 +15,12 @@ from typing import Any
 import aiohttp
 
 from devcluster import LocalCluster
+from devcluster.loopback import HOST
 from faults.actions.sets import end_schedules
 from faults.checker import Checker
 from faults.controllers import SimulatedControllers
 from faults.exceptions import PLANTED
-from faults.fault_run import FaultRun, Site
+from faults.fault_run import FaultRun, Site, Start
 from faults.hasty import JumpingClock, awaiting_answer, run
 from faults.history import WORLD_LABEL, Json, Record, recording
 from faults.observations import Stamps
@@ -37,7 +38,7 @@ from tidelock.kube.errors import TooManyRequests
 from tidelock.logs import TextFormatter
 
 # Seconds of the loop. An operator that converges needs a few. Machines that stall need more.
-_PATIENCE = 1200.0
+PATIENCE = 1200.0
 _STAYS_FOR = 3.0
 _LOOK = 0.2
 # Longer than the instance of any reservation, and than Rejected ones stay.
@@ -54,24 +55,32 @@ def run_plan(
     admin: Path,
     operator: Path,
     plan: Plan,
-    patience: float = _PATIENCE,
+    patience: float = PATIENCE,
     breakable: LocalCluster | None = None,
 ) -> Verdict:
     """Run a plan in a world of its own, with the identities of two kubeconfigs.
 
     `patience` is in seconds of the loop. A plan with outages breaks a cluster, which no other run may use.
     """
-    return run(_try(admin, operator, plan, patience, breakable))
+    return run(try_plan(admin, operator, plan, patience, breakable))
 
 
-async def _try(
-    admin: Path, operator: Path, plan: Plan, patience: float, breakable: LocalCluster | None
+async def try_plan(
+    admin: Path,
+    operator: Path,
+    plan: Plan,
+    patience: float = PATIENCE,
+    breakable: LocalCluster | None = None,
+    *,
+    host: str = HOST,
+    start: Start = asyncio.create_task,
 ) -> Verdict:
+    """Run a plan on the present loop. Operators are started by `start`, and reach it by the name `host`."""
     world = f"faults-{plan.seed}-{secrets.token_hex(3)}"
     clock = JumpingClock(time.time())
     connection = load_connection(operator)
     async with (
-        _Admin(load_connection(admin), user_agent="faults", timeout_seconds=_PATIENCE) as client,
+        _Admin(load_connection(admin), user_agent="faults", timeout_seconds=PATIENCE) as client,
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.ssl_context()),
             timeout=aiohttp.ClientTimeout(total=None),
@@ -86,8 +95,9 @@ async def _try(
             selector=f"{WORLD_LABEL}={world}",
             faults=plan.faults,
             stamps=Stamps(clock.now),
+            host=host,
         )
-        fault_run = FaultRun(Site(client, session, connection), plan, world, clock, proxy)
+        fault_run = FaultRun(Site(client, session, connection, start), plan, world, clock, proxy)
         exceptions = fault_run.exceptions
         fault_run.outages = ApiOutages(breakable, fault_run, record) if breakable is not None else None
         with logged() as log, exceptions.planted():
@@ -105,7 +115,8 @@ async def _try(
     description = [
         line for name, part in parts.items() for line in (f"{name}:", *(f"  {each}" for each in part))
     ]
-    return Verdict(plan, list(dict.fromkeys(violations)), description, evidence)
+    fired = (*proxy.fired, *(f"raised {each}" for each in exceptions.raised))
+    return Verdict(plan, list(dict.fromkeys(violations)), description, evidence, fired)
 
 
 class _Admin(KubeClient):

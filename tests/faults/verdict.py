@@ -44,12 +44,16 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The violations of a run, empty if it kept all promises. `description` describes the run for people."""
+    """The violations of a run, empty if it kept all promises.
+
+    `description` describes the run for people, and `fired` has the faults that took effect.
+    """
 
     plan: Plan
     violations: list[str]
     description: list[str]
     evidence: Evidence
+    fired: Sequence[str] = ()
 
     def __str__(self) -> str:
         wrong = [f"  {each}" for each in self.violations]

@@ -17,7 +17,7 @@ from world.differential.differences import DIFFERENCES
 from world.differential.sides import Real
 from world.differential.stories import STORIES, compare_story
 
-SEEDS = seeds("TIDELOCK_WORLD_SEEDS", 12, 200)
+SEEDS = seeds("TIDELOCK_API_SEEDS", 12, 200)
 
 
 @pytest.fixture(scope="module")
