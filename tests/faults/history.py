@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from tidelock.kube.client import (
@@ -148,19 +148,55 @@ async def recording(
     A lasting record continues when the API server has been away.
     """
     record = Record(clock)
-    followers = []
+    watched = []
     for resource in resources:
         path = resource.collection(world)
         selector = {} if resource.namespaced else {"labelSelector": f"{WORLD_LABEL}={world}"}
         listed = json.loads(await client.get(path, selector))
         assert not listed["items"], f"{world} is not new"
-        version = listed["metadata"]["resourceVersion"]
-        follow = _outlast if lasting else _follow
-        followers.append(
-            asyncio.create_task(follow(client, resource.plural, path, selector, version, record))
-        )
-    try:
+        watched.append(_Watched(resource.plural, path, selector, listed["metadata"]["resourceVersion"]))
+    async with _followed(client, watched, record, _outlast if lasting else _follow):
         yield record
+
+
+@asynccontextmanager
+async def recording_all(
+    client: KubeClient, clock: Callable[[], float], resources: Sequence[ApiResource]
+) -> AsyncIterator[Record]:
+    """Record the objects of a whole cluster, and their events while the context lasts."""
+    record = Record(clock)
+    watched = []
+    for resource in resources:
+        listed = json.loads(await client.get(resource.collection()))
+        for state in listed["items"]:
+            record.note(resource.plural, {"type": "ADDED", "object": state})
+        version = listed["metadata"]["resourceVersion"]
+        watched.append(_Watched(resource.plural, resource.collection(), {}, version))
+    async with _followed(client, watched, record, _follow):
+        yield record
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """The collection that a watch follows, from a version on."""
+
+    kind: str
+    path: str
+    selector: Params
+    version: str
+
+
+@asynccontextmanager
+async def _followed(
+    client: KubeClient,
+    watched: Sequence[_Watched],
+    record: Record,
+    follow: Callable[[KubeClient, _Watched, Record], Coroutine[Any, Any, NoReturn]],
+) -> AsyncIterator[None]:
+    """Add the events of collections to a record while the context lasts, and the errors of watches."""
+    followers = [asyncio.create_task(follow(client, each, record)) for each in watched]
+    try:
+        yield
     finally:
         for task in followers:
             task.cancel()
@@ -168,12 +204,11 @@ async def recording(
         record.failures += [f"the record is not whole: {end!r}" for end in ends if isinstance(end, Exception)]
 
 
-async def _follow(
-    client: KubeClient, kind: str, path: str, selector: Params, version: str, record: Record
-) -> NoReturn:
-    lines = LineSplitter()
-    params = {**selector, "watch": "true", "resourceVersion": version, "timeoutSeconds": "7200"}
-    async with client.stream(path, params, silence_seconds=_SILENCE) as stream:
+async def _follow(client: KubeClient, watched: _Watched, record: Record) -> NoReturn:
+    lines, kind = LineSplitter(), watched.kind
+    version = {"resourceVersion": watched.version}
+    params = {**watched.selector, **version, "watch": "true", "timeoutSeconds": "7200"}
+    async with client.stream(watched.path, params, silence_seconds=_SILENCE) as stream:
         record.followed.add(kind)
         try:
             while chunk := await stream.read():
@@ -184,17 +219,15 @@ async def _follow(
     raise ConnectionError(f"the watch of {kind} has ended")
 
 
-async def _outlast(
-    client: KubeClient, kind: str, path: str, selector: Params, version: str, record: Record
-) -> NoReturn:
+async def _outlast(client: KubeClient, watched: _Watched, record: Record) -> NoReturn:
     """Follow a kind, and list it again whenever the watch has ended."""
     while True:
         with suppress(ApiError, ConnectionError):
-            await _follow(client, kind, path, selector, version, record)
+            await _follow(client, watched, record)
         with suppress(ApiError):  # the API server is away, or does not know the kind
-            listed = json.loads(await client.get(path, selector))
-            record.note_list(kind, listed)
-            version = listed["metadata"]["resourceVersion"]
+            listed = json.loads(await client.get(watched.path, watched.selector))
+            record.note_list(watched.kind, listed)
+            watched = replace(watched, version=listed["metadata"]["resourceVersion"])
         await asyncio.sleep(_PAUSE)
 
 
