@@ -21,7 +21,7 @@ export PYTHONPATH := operator:hack
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-all chromium axe web-view unit servers durations screenshots test-peers test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly nights sweep-cel first-steps plugin release docs clean
+.PHONY: help venv test test-all chromium axe web-view unit servers durations screenshots test-peers test-e2e test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly nights sweep-cel first-steps plugin release docs clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -58,13 +58,17 @@ unit: venv ## Run only the tests that need no cluster
 	$(BIN)/python -m pytest $(SPREAD) $(SELECTED) $(PURE)
 
 servers: venv chromium ## Run only the tests that need servers: a cluster, a browser, the package index. WORKERS=3
-	$(BIN)/python -m pytest $(IN_FILES) $(SELECTED) --durations=20 --junitxml=build/servers.xml $(addprefix --ignore=,$(PURE) tests/peers)
+	$(BIN)/python -m pytest $(IN_FILES) $(SELECTED) --durations=20 --junitxml=build/servers.xml $(addprefix --ignore=,$(PURE) tests/peers tests/e2e)
 
 durations: venv ## Write the seconds of each file with servers, as the last make servers took them, to tests/durations.json
 	PYTHONPATH=operator:hack:tests $(BIN)/python -m balancing build/servers.xml
 
 test-peers: venv ## Build the real programs of other projects, and run the tests with them. Takes half an hour at first
 	$(BIN)/python -m pytest --durations=20 tests/peers
+
+test-e2e: venv ## Install, disturb, upgrade and remove an installation on real kubelets. TIDELOCK_KUBECONFIG=file of a cluster of its own
+	@test -n "$(TIDELOCK_KUBECONFIG)" || { echo "TIDELOCK_KUBECONFIG must name a cluster in Docker, as hack/kind/up makes one: see tests/README.md" >&2; exit 1; }
+	$(BIN)/python -m pytest --capture=no --durations=20 tests/e2e
 
 test-pythons: ## Run tests of the code that uses most of Python with each other available version
 	PYTHON=$(PYTHON) hack/test-pythons $(PYTHONS)
