@@ -1,10 +1,10 @@
 """A Prometheus server on this machine's loopback interface, which scrapes the metrics of a test."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
@@ -17,8 +17,17 @@ from devcluster.tools import find_program
 class PrometheusServer:
     """Prometheus with some targets, as a context. It ends when this process ends for any reason."""
 
-    def __init__(self, directory: Path, targets: Sequence[str], job: str = "nodes") -> None:
-        """Prepare the server. Targets are host:port, scraped at /metrics as one job each second."""
+    def __init__(
+        self,
+        directory: Path,
+        targets: Sequence[str],
+        job: str = "nodes",
+        also: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Prepare the server. Targets are host:port, scraped at /metrics as one job each second.
+
+        `also` are further fields of the job, or other values of its fields.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         (port,) = free_ports(1)
         self.url = f"http://{HOST}:{port}"
@@ -33,6 +42,7 @@ class PrometheusServer:
                             "honor_labels": True,
                             "honor_timestamps": True,
                             "static_configs": [{"targets": list(targets)}],
+                            **(also or {}),
                         }
                     ],
                 }

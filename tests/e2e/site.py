@@ -80,8 +80,13 @@ class Site:
         everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
         self.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", text=everything)
 
-    def install(self, image: Image, *parts: str, manifests: Path = MANIFESTS) -> float:
-        """Install by kustomize with an image, wait for the roll-out, and return its seconds."""
+    def install(
+        self, image: Image, *parts: str, manifests: Path = MANIFESTS, pod: Json | None = None
+    ) -> float:
+        """Install by kustomize with an image, wait for the roll-out, and return its seconds.
+
+        `pod` are fields of the pod's spec that a strategic merge changes.
+        """
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_kustomization(folder, *parts, manifests=manifests)
@@ -91,7 +96,11 @@ class Site:
             # A tag may be loaded again. Only this annotation then rolls the new image out.
             marked = {"op": "add", "path": "/spec/template/metadata/annotations", "value": _mark(image)}
             target = {"kind": "Deployment", "name": "tidelock"}
-            patches = [{"target": target, "patch": json.dumps([marked])}]
+            patches: list[Json] = [{"target": target, "patch": json.dumps([marked])}]
+            if pod is not None:
+                merged = {"metadata": {"name": "tidelock"}, "spec": {"template": {"spec": pod}}}
+                merged |= {"apiVersion": "apps/v1", "kind": "Deployment"}
+                patches.append({"target": target, "patch": json.dumps(merged)})
             path.write_text(
                 yaml.safe_dump(yaml.safe_load(path.read_text()) | {"images": replaced, "patches": patches})
             )

@@ -219,7 +219,7 @@ def _run_scheduler(site: Site, cleanup: ExitStack) -> None:
         "--config=/etc/kubernetes/tidelock/kube-scheduler.yaml",
         "--secure-port=10269",
     ]
-    container = {"name": "main", "image": image, "command": [*command, "--v=2"], "volumeMounts": [mount]}
+    container = {"name": "main", "image": image, "command": command, "volumeMounts": [mount]}
     create(
         site,
         {
@@ -232,7 +232,6 @@ def _run_scheduler(site: Site, cleanup: ExitStack) -> None:
             },
         },
     )
-    cleanup.callback(lambda: print(site.kubectl("logs", "asking-scheduler", _IN, "--tail=5")))  # noqa: T201
     wait_for(
         lambda: (
             "asking-scheduler" in site.kubectl("get", "pods", _IN, "--field-selector=status.phase=Running")
