@@ -24,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help venv test test-all chromium axe web-view unit servers durations screenshots test-peers test-e2e test-pythons fmt verify demo up down status lock bench-lock bench-throughput bench-devices bench-cycle bench-admission bench-contend bench-failover demo-water bench-refresh bench-tenants bench-dispatch benches figures audit sbom soak fuzz faults-nightly nights sweep-cel first-steps plugin release docs clean
 
 help: ## Show the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 venv: $(VENV)/.installed ## Create the virtual environment from the lock file
 

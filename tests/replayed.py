@@ -42,6 +42,7 @@ NOT_REPLAYED: Mapping[str, str] = {
     "docker": "needs a Docker engine and a registry",
     "export": "sets variables that later commands use",
     "go": "fetches a generator, which was tried by hand",
+    "hack/kind/up": "needs a Docker engine",
     "hack/mutate": "takes a quarter of an hour. tests/unit/mutation has its tests",
     "helm": "is run in tests/cluster/test_docs.py, as a dry run",
     "jq": "is no part of the project",

@@ -104,9 +104,9 @@ class Record:
 
     def note_list(self, kind: str, listed: Json) -> None:
         """Note the differences between a list and the record. The versions in between are lost."""
-        known = {name: state for (of, name), state in self.current().items() if of == kind}
+        known = self._newest(kind)
         for state in listed["items"]:
-            meta, before = state["metadata"], known.pop(state["metadata"]["name"], None)
+            meta, before = state["metadata"], known.pop(_place(state), None)
             if before is not None and before["metadata"]["uid"] != meta["uid"]:
                 self._note_end(kind, before, meta["resourceVersion"])
                 before = None
@@ -118,6 +118,11 @@ class Record:
     def _note_end(self, kind: str, last: Json, version: str) -> None:
         meta = last["metadata"] | {"resourceVersion": version}
         self.note(kind, {"type": "DELETED", "object": last | {"metadata": meta}})
+
+    def _newest(self, kind: str) -> dict[tuple[str, str], Json]:
+        """Return the current objects of a kind, by namespace and name."""
+        newest = {_place(each.state): each for each in self.ordered() if each.kind == kind}
+        return {place: each.state for place, each in newest.items() if not each.gone}
 
     def ordered(self) -> list[Change]:
         """Return all events in the order of their versions."""
@@ -163,7 +168,10 @@ async def recording(
 async def recording_all(
     client: KubeClient, clock: Callable[[], float], resources: Sequence[ApiResource]
 ) -> AsyncIterator[Record]:
-    """Record the objects of a whole cluster, and their events while the context lasts."""
+    """Record the objects of a whole cluster, and their events while the context lasts.
+
+    The API server ends the watches of a kind when its CRD changes. They begin again with a list.
+    """
     record = Record(clock)
     watched = []
     for resource in resources:
@@ -172,7 +180,7 @@ async def recording_all(
             record.note(resource.plural, {"type": "ADDED", "object": state})
         version = listed["metadata"]["resourceVersion"]
         watched.append(_Watched(resource.plural, resource.collection(), {}, version))
-    async with _followed(client, watched, record, _follow):
+    async with _followed(client, watched, record, _outlast):
         yield record
 
 
@@ -229,6 +237,10 @@ async def _outlast(client: KubeClient, watched: _Watched, record: Record) -> NoR
             record.note_list(watched.kind, listed)
             watched = replace(watched, version=listed["metadata"]["resourceVersion"])
         await asyncio.sleep(_PAUSE)
+
+
+def _place(state: Json) -> tuple[str, str]:
+    return state["metadata"].get("namespace", ""), state["metadata"]["name"]
 
 
 def _gist(kind: str, state: Json) -> str:

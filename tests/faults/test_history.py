@@ -19,3 +19,17 @@ async def test_a_list_adds_all_changes_during_an_outage_to_the_record() -> None:
     }
     told = [(each.version, each.uid, each.gone) for each in record.changes[len(before) :]]
     assert told == [(7, "c", False), (8, "r", True), (8, "x", False), (9, "n", False), (10, "g", True)]
+
+
+async def test_a_list_tells_objects_of_two_namespaces_apart() -> None:
+    record = Record(lambda: 0.0)
+    mine, other = (_pod("web", uid, version) for uid, version in (("m", 1), ("o", 2)))
+    mine["metadata"]["namespace"] = "mine"
+    for state in (mine, other):
+        record.note("pods", {"type": "ADDED", "object": state})
+
+    record.note_list("pods", {"items": [mine, other], "metadata": {"resourceVersion": "3"}})
+    assert len(record.changes) == 2
+
+    record.note_list("pods", {"items": [mine], "metadata": {"resourceVersion": "4"}})
+    assert [(each.uid, each.gone) for each in record.changes[2:]] == [("o", True)]

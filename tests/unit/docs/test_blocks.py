@@ -93,7 +93,7 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 
 def check_make(words: tuple[str, ...]) -> None:
-    targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert words
     assert set(words) <= targets, f"the Makefile has no {set(words) - targets}"
 
