@@ -43,7 +43,7 @@ class Scene:
         await self.client.create(resource.collection(self.namespace), body)
 
     async def prepare(self) -> None:
-        """Create all of them, and wait until each holds or promises what it can."""
+        """Create all of them, and wait until each is active or planned."""
         await self.create(RESERVATIONQUOTAS, self._body(RESERVATIONQUOTAS, "quota", hard={"cpu": "200m"}))
         for each in (
             reservation("plain", "20m"),

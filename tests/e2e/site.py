@@ -51,7 +51,7 @@ def load_image(tag: str, checkout: Path = ROOT) -> Image:
 
 
 def docker(*arguments: str) -> str:
-    """Run docker, whose containers are the nodes, and return its output."""
+    """Run docker, which runs the nodes as containers, and return its output."""
     done = subprocess.run(
         ["docker", *arguments], capture_output=True, text=True, timeout=_DOCKER_SECONDS, check=False
     )
@@ -62,7 +62,7 @@ def docker(*arguments: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster whose Tidelock the tests install, disturb and remove."""
+    """A cluster in which the tests install, disturb and remove Tidelock."""
 
     cluster: Cluster
 
@@ -71,7 +71,7 @@ class Site:
         return self.cluster.kubectl(*arguments, input=text)
 
     def read(self, *arguments: str) -> Json:
-        """Return what kubectl reads, such as a list of pods."""
+        """Return objects that kubectl reads, such as a list of pods."""
         found: Json = json.loads(self.kubectl("get", *arguments, "--output=json"))
         return found
 

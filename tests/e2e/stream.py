@@ -30,7 +30,7 @@ _MOVING = frozenset({SYSTEM_NAMESPACE})  # its pods move from node to node
 
 
 def pod(name: str, cpu: str, scheduler: str = SCHEDULER, **spec: Any) -> Json:
-    """Return a pod that a kubelet admits, and whose container it never starts, as a volume is missing.
+    """Return a pod that a kubelet admits and never starts, as a volume is missing.
 
     Hundreds of pods cost the nodes next to nothing. A deletion needs a grace period of 0, as a kubelet waits
     for the volume meanwhile.
@@ -120,7 +120,7 @@ class Stream:
                     await self.create(RESERVATIONS, reservation(f"brief-{number}", "20m", ttlSeconds=5))
 
     def _follow(self) -> None:
-        """Read what the record has got since."""
+        """Read the newer changes of the record."""
         changes, self._read = self.record.changes[self._read :], len(self.record.changes)
         for each in changes:
             key = each.kind, each.name

@@ -23,7 +23,7 @@ _NANO = 1e9
 
 
 class Usage(NamedTuple):
-    """What a pod's cgroup has counted at a time: bytes in use, and seconds of CPU since its start."""
+    """The figures of a pod's cgroup at a time: bytes in use, and seconds of CPU since its start."""
 
     at: float
     memory: int

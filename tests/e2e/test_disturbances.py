@@ -109,7 +109,7 @@ def test_nothing_is_given_twice_or_lost(
 async def _disturbed(
     site: Site, namespace: str, cleanup: ExitStack, disturb: Disturbance
 ) -> tuple[str, Judgement]:
-    """Disturb the operator under a stream, and return what was done and the judgement on the record."""
+    """Disturb the operator under a stream, and return a description and the judgement on the record."""
     workers = site.workers()
     async with (
         site.recorded() as (client, record),

@@ -1,4 +1,4 @@
-"""An installation by kustomize does what README and the pages on other binders and answers say."""
+"""An installation by kustomize works as README and the pages on other binders and answers say."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def test_two_replicas_run_on_two_nodes(installed: Site) -> None:
 
 
 def test_the_quick_start_on_real_pods(installed: Site, image: Image, worker: str) -> None:
-    """The README's commands, on a worker instead of the made-up node of 4 cores, whose size scales them."""
+    """The README's commands, on a worker instead of the made-up node. Its cores scale the requests."""
     folder = ROOT / "docs" / "examples" / "quickstart"
     text = "---\n".join((folder / name).read_text() for name in ("node-and-reservation.yaml", "pods.yaml"))
     core = free(installed, worker) / 4
