@@ -55,6 +55,8 @@ NOT_REPLAYED: Mapping[str, str] = {
     "pip": "is run in tests/installation/test_package.py",
     "pytest": "runs the tests themselves. That their files exist is checked",
     "python -m bench.": "measures for minutes to hours. Its options are read",
+    "python -m faults": "runs what tests/world/test_faults.py runs. Its options are read",
+    "python -m world": "prints thousands of lines. tests/world/test_replay.py compares their digests",
     "python docs/examples/manager/": "is run in tests/cluster/test_example_manager.py",
     "tidelock run": "runs until it is stopped. Tests in tests/cluster start it, and its options are read",
     "tidelock shadow": "runs for a day. tests/cluster/test_shadow.py runs a shorter one",

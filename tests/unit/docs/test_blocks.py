@@ -94,16 +94,17 @@ def schema_of(kind: str) -> dict[str, Any]:
 
 def check_make(words: tuple[str, ...]) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert words
-    assert set(words) <= targets, f"the Makefile has no {set(words) - targets}"
+    named = {word for word in words if "=" not in word}  # others set variables
+    assert named
+    assert named <= targets, f"the Makefile has no {named - targets}"
 
 
 def check_python(words: tuple[str, ...]) -> None:
-    """Let a module of hack/, or a script of docs/, read its command line."""
+    """Let a module of hack/ or tests/, or a script of docs/, read its command line."""
     program, *arguments = words[1:] if words[0] == "-m" else words
     if words[0] == "-m":
-        package = ROOT / "hack" / program
-        module = importlib.import_module(f"{program}.__main__" if package.is_dir() else program)
+        is_package = any((ROOT / folder / program).is_dir() for folder in ("hack", "tests"))
+        module = importlib.import_module(f"{program}.__main__" if is_package else program)
     else:
         assert (ROOT / program).is_file(), f"there is no {program}"
         module = importlib.import_module(Path(program).stem)
