@@ -126,7 +126,11 @@ def test_the_operator_leads_as_a_user_without_a_name(
         wait_for(lambda: led() >= _LED or not operator.running, what="the operator to lead for a while")
         assert operator.running, operator.log
         assert lease()["leaseTransitions"] == first
-        assert operator.metrics()['tidelock_kopf_up{resource="waterlevels"}'] == 1
+        # Kopf starts after the first decision, and imports its modules then.
+        wait_for(
+            lambda: operator.metrics().get('tidelock_kopf_up{resource="waterlevels"}') == 1,
+            what="Kopf to work",
+        )
         assert operator.stop() == 0
     assert "Traceback" not in operator.log
 
