@@ -1,6 +1,7 @@
 """Fixed sequences for parts that random ones do not reach: policies, quotas, priorities and users."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -65,31 +66,32 @@ def _fence() -> Iterator[Step]:
     yield from _policies("fence.yaml", "pod-status.yaml", "annotations-only.yaml")
     for name in "abc":
         yield Step("POST", pods, body=_pod(name))
-    # The real server takes a moment to follow its policies.
+    yield from _bindings(pods)
+    yield from _reservation_writes(pods, reservations)
+    yield from _answers(reservations)
+    yield from _narrow_writes(pods)
+
+
+def _bindings(pods: str) -> Iterator[Step]:
+    """Yield bindings by leaders and others, once the policies have an effect."""
     binding = {"target": {"kind": "Node", "name": "n"}}
-    probe = Step(
-        "POST",
-        f"{pods}/absent/binding",
-        {"fieldManager": "tidelock-2", "dryRun": "All"},
-        binding | {"metadata": {"name": "absent"}},
-        user=_OPERATOR,
-        until=403,
-    )
-    yield probe
-    for name, manager, user in (
-        ("a", "tidelock-2", _OPERATOR),
-        ("a", "tidelock-x", _OPERATOR),
-        ("a", "tidelock-3", _OPERATOR),
-        ("b", "tidelock-9", _OPERATOR),
-        ("c", "other", ""),
-    ):
-        yield Step(
-            "POST",
-            f"{pods}/{name}/binding",
-            {"fieldManager": manager},
-            binding | {"metadata": {"name": name}},
-            user=user,
-        )
+
+    def bind(name: str, manager: str, user: str) -> Step:
+        body = binding | {"metadata": {"name": name}}
+        return Step("POST", f"{pods}/{name}/binding", {"fieldManager": manager}, body, user=user)
+
+    # The real server takes a moment to follow its policies.
+    probe = bind("absent", "tidelock-2", _OPERATOR)
+    yield replace(probe, query={**probe.query, "dryRun": "All"}, until=403)
+    yield bind("a", "tidelock-2", _OPERATOR)
+    yield bind("a", "tidelock-x", _OPERATOR)
+    yield bind("a", "tidelock-3", _OPERATOR)
+    yield bind("b", "tidelock-9", _OPERATOR)
+    yield bind("c", "other", "")
+
+
+def _reservation_writes(pods: str, reservations: str) -> Iterator[Step]:
+    """Yield a creation, a status and an eviction by a former leader, and by the present one."""
     for manager in ("tidelock-1", "tidelock-3"):
         yield Step("POST", reservations, {"fieldManager": manager}, _reservation(manager), user=_OPERATOR)
         status = {"status": {"phase": "Active", "nodeName": "n"}}
@@ -103,19 +105,20 @@ def _fence() -> Iterator[Step]:
             {"metadata": {"name": "b"}},
             user=_OPERATOR,
         )
-    answered = _reservation("answered")
-    answered["metadata"]["annotations"] = {"tidelock.dev/answer-signature": "2." + 64 * "0"}
-    yield Step("POST", reservations, body=answered)
-    answered = _reservation("answered-now")
-    answered["metadata"]["annotations"] = {"tidelock.dev/answer-signature": "3." + 64 * "0"}
-    yield Step("POST", reservations, body=answered)
-    yield Step(
-        "PATCH",
-        f"{reservations}/kept",
-        {},
-        {"metadata": {"annotations": {"tidelock.dev/answer": "x"}}},
-        MERGE,
-    )
+
+
+def _answers(reservations: str) -> Iterator[Step]:
+    """Yield creations with answers of a former leadership and of the present one, and a forged answer."""
+    for name, epoch in (("answered", 2), ("answered-now", 3)):
+        answered = _reservation(name)
+        answered["metadata"]["annotations"] = {"tidelock.dev/answer-signature": f"{epoch}." + 64 * "0"}
+        yield Step("POST", reservations, body=answered)
+    forged = {"metadata": {"annotations": {"tidelock.dev/answer": "x"}}}
+    yield Step("PATCH", f"{reservations}/kept", {}, forged, MERGE)
+
+
+def _narrow_writes(pods: str) -> Iterator[Step]:
+    """Yield writes of the operator to pods and nodes, of which it may change only some fields."""
     for body in (
         {"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}},
         {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},

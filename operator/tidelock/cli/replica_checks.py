@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tidelock.cli.finding import CheckFinding, Severity, first_of
-from tidelock.cli.installation import Installation, read_deployment, read_lease
+from tidelock.cli.installation import DEPLOYMENT, Installation, read_deployment, read_lease
 from tidelock.cli.session import Session
 from tidelock.kube.client import PODS
 from tidelock.kube.listing import list_all
@@ -21,7 +21,9 @@ async def check_replicas(session: Session, installation: Installation) -> CheckF
     """Check whether the replicas of the operator are ready and on different nodes. Raises Forbidden."""
     deployment = await read_deployment(session, installation)
     if deployment is None:
-        found = f"there is no Deployment {installation.namespace}/tidelock: the operator runs by other means"
+        found = (
+            f"there is no Deployment {installation.namespace}/{DEPLOYMENT}: the operator runs by other means"
+        )
         return CheckFinding(_MATTER, Severity.OK, found)
     labels = deployment["spec"]["selector"].get("matchLabels", {})
     chosen = {"labelSelector": ",".join(f"{name}={value}" for name, value in sorted(labels.items()))}
